@@ -1,0 +1,16 @@
+"""Stoker keeps a self-hosted LLM endpoint alive for days and says exactly why when it can't.
+
+Three processes make one tree:
+
+    stoker serve ....... the watchdog: parent, supervisor, observer. No MLX, no user traffic.
+      |-- engine ....... MLX on exactly one thread, behind a Unix socket. Token ids in, token ids out. May die at any time.
+      `-- service ...... the HTTP API. Holds every request's text and every token already sent.
+
+Read in this order: `config` (every setting), `engine/protocol` (the words between the processes),
+`engine` (scheduler, batch, loop), `service` (API, text, ledger), `watchdog` (children, restarts, status), `cli`.
+
+Arrows only go down: `cli` -> `watchdog` -> `service` -> `engine/protocol`. Nothing outside `engine/` may assume
+that token ids come from this machine or that there is only one engine.
+"""
+
+__version__ = "0.1.0"

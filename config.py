@@ -1,0 +1,262 @@
+"""The one configuration: a TOML file, read once at the door into frozen settings.
+
+`load` finds, parses and checks the file; `Paths` says where everything under `$STOKER_HOME` lives. The settings that
+a child process gets (`EngineProcess`, `ServiceProcess`) are written by the watchdog as JSON and read by `process`.
+A bad key or value raises `ConfigError` with its name, what is wrong with it and, where there is one, the nearest
+valid key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+# A Unix socket's path is bounded: 108 bytes on Linux, 104 on macOS, the final NUL included.
+MAX_SOCKET_PATH_BYTES = 103
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message is one sentence for a person."""
+
+
+class Section(BaseModel):
+    """Base of all settings: immutable, no unknown keys, every field described."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Server(Section):
+    """The HTTP API that clients talk to."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Keep it on loopback unless something in front of it checks who comes."""
+    port: Port = 8000
+    """Port of the API; 0 lets the system choose."""
+    max_body_bytes: Count = 32 * 1024 * 1024
+    """Largest request body; a larger one gets 413."""
+    default_max_tokens: Count = 4096
+    """Output bound of a request that names none (the context window bounds it too)."""
+    max_queue: Count = 128
+    """Requests in flight at once, running ones included; one more gets 429."""
+    drain_deadline_s: Seconds = 30.0
+    """How long running streams may go on after SIGTERM before they are cut."""
+    keepalive_s: Seconds = 10.0
+    """A stream that has nothing to say for this long gets an SSE comment."""
+
+
+class Fault(Section):
+    """A fault of the simulated engine, at the moment it has made `after_tokens` tokens in one incarnation."""
+
+    kind: Literal["crash", "hang", "leak", "slow"]
+    """`crash` ends the process by SIGKILL, `hang` stops stepping, `leak` grows memory, `slow` stretches every step."""
+    after_tokens: Annotated[int, Field(ge=0)] = 0
+    """Tokens of the incarnation before the fault begins; 0 is at once."""
+    amount: Annotated[float, Field(gt=0)] = 1.0
+    """`leak`: bytes a step. `slow`: factor on the step time. Unused otherwise."""
+    epochs: Annotated[int, Field(ge=0)] = 0
+    """Only in the first so many incarnations (epochs up to this one); 0 is in all."""
+
+
+class Simulated(Section):
+    """The deterministic engine for tests of everything around the engine."""
+
+    load_s: Annotated[float, Field(ge=0)] = 0.0
+    """How long loading takes."""
+    step_s: Annotated[float, Field(ge=0)] = 0.001
+    """How long one step takes."""
+    vocabulary: Count = 256
+    """Token ids are below this."""
+    faults: tuple[Fault, ...] = ()
+    """What goes wrong, and when."""
+
+
+class Engine(Section):
+    """The model and how it is run."""
+
+    kind: Literal["mlx", "simulated"] = "mlx"
+    """`mlx` runs the model; `simulated` makes up deterministic tokens."""
+    model: str = "demo"
+    """`demo`, the path of an MLX model folder, or a hub name such as `mlx-community/Qwen3-8B-4bit`."""
+    max_running: Count = 16
+    """Rows that decode in one batch."""
+    max_waiting: Count = 128
+    """Requests that wait inside the engine."""
+    context_tokens: Count | None = None
+    """Bound of prompt + output for one request; absent, the model's own window."""
+    prefill_chunk: Count = 256
+    """Prompt tokens computed in one step while nothing else runs."""
+    prefill_chunk_busy: Count = 64
+    """Prompt tokens computed in one step while streams are decoding: smaller keeps their pace."""
+    cache_limit_bytes: Count = 1024 * 1024 * 1024
+    """Bound of MLX's pool of freed buffers."""
+    heartbeat_s: Seconds = 0.25
+    """Time between two heartbeats."""
+    simulated: Simulated = Simulated()
+    """Used when `kind` is `simulated`."""
+
+
+class Restart(Section):
+    """When and how a child that ended is started again."""
+
+    intensity: Count = 5
+    """More than this many restarts within `period_s` open the circuit: no more restarts but a probe now and then."""
+    period_s: Seconds = 120.0
+    """The window in which restarts are counted."""
+    backoff_initial_s: Seconds = 0.1
+    """Wait before the first restart; doubles with each restart inside the window."""
+    backoff_max_s: Seconds = 30.0
+    """Longest wait before a restart."""
+    backoff_jitter: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share of the wait that is random, so that several children do not start in step."""
+    probe_s: Seconds = 60.0
+    """Once the circuit is open, one restart is tried after this long; it doubles up to an hour."""
+
+
+class Watchdog(Section):
+    """The parent of the tree and its own HTTP interface."""
+
+    host: str = "127.0.0.1"
+    """Address of the watchdog's interface; it is for this machine only."""
+    port: Port = 8001
+    """Port of the watchdog's interface; 0 lets the system choose."""
+    restart: Restart = Restart()
+    """Restart policy of every child."""
+    stop_deadline_s: Seconds = 10.0
+    """How long a child may take to end after SIGTERM before SIGKILL (the service gets its drain deadline on top)."""
+    start_deadline_s: Seconds = 900.0
+    """How long a child may take to become ready before it is restarted."""
+    log_lines: Count = 100
+    """Last lines of a child's output that are kept with every restart."""
+
+
+class Config(Section):
+    """Everything that can be set."""
+
+    server: Server = Server()
+    """The HTTP API."""
+    engine: Engine = Engine()
+    """The model and how it is run."""
+    watchdog: Watchdog = Watchdog()
+    """The parent of the tree."""
+
+
+class EngineProcess(Section):
+    """What one engine process is told at its start."""
+
+    name: str
+    model_name: str
+    model_path: Path | None
+    socket: Path
+    epoch: int
+    engine: Engine
+
+
+class EngineEndpoint(Section):
+    """Where the service finds an engine, and the model whose text it speaks (None: the simulated engine's)."""
+
+    name: str
+    model_name: str
+    model_path: Path | None
+    socket: Path
+    context_tokens: int | None
+
+
+class ServiceProcess(Section):
+    """What the service process is told at its start."""
+
+    server: Server
+    engine: EngineEndpoint
+
+
+class Paths:
+    """Where things live under `$STOKER_HOME`."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.config = home / "stoker.toml"
+        self.models = home / "models"
+        self.run = home / "run"
+        self.logs = home / "logs"
+        self.lock = self.run / "serve.lock"
+        self.admin_token = home / "admin.token"
+
+    @classmethod
+    def from_environment(cls) -> Paths:
+        """`$STOKER_HOME`, or `~/.stoker`."""
+        return cls(Path(os.environ.get("STOKER_HOME") or Path.home() / ".stoker").expanduser().absolute())
+
+    def child_settings(self, child: str) -> Path:
+        return self.run / f"{child}.json"
+
+    def epoch(self, engine: str) -> Path:
+        return self.run / f"{engine}.epoch"
+
+    def socket(self, engine: str) -> Path:
+        """The engine's Unix socket; in the system's temporary folder when the home's path is too long for one."""
+        path = self.run / f"{engine}.sock"
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
+            return path
+        digest = hashlib.sha256(os.fsencode(self.run)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"stoker-{os.getuid()}-{digest}" / f"{engine}.sock"
+
+
+def load(path: Path | None, paths: Paths, overrides: dict[str, dict[str, Any]] | None = None) -> Config:
+    """Read the file at `path`, or `$STOKER_HOME/stoker.toml` if it exists, or the defaults.
+
+    `overrides` are command-line values by section and key; they win over the file. Raises `ConfigError`.
+    """
+    source = path or (paths.config if paths.config.exists() else None)
+    values: dict[str, Any] = {}
+    if source is not None:
+        try:
+            values = tomllib.loads(source.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{source} is not valid TOML: {error}. Mend that line, or start without the file.") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the configuration {source}: {error}") from error
+    for section, keys in (overrides or {}).items():
+        target = values.setdefault(section, {})
+        if not isinstance(target, dict):
+            raise ConfigError(f"{source}: `{section}` must be a table, as in `[{section}]`")
+        target.update(keys)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, source)) from error
+
+
+def _explain(error: ValidationError, source: Path | None) -> str:
+    """All problems of a configuration in one line a problem."""
+    where = f"{source}: " if source is not None else ""
+    return "; ".join(f"{where}{_explain_one(problem)}" for problem in error.errors(include_url=False))
+
+
+def _explain_one(problem: Any) -> str:
+    location = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        nearest = difflib.get_close_matches(location, known_keys(), n=1, cutoff=0.5)
+        hint = f"; did you mean `{nearest[0]}`?" if nearest else "; see `stoker config schema` for all keys"
+        return f"unknown key `{location}`{hint}"
+    message = problem["msg"][0].lower() + problem["msg"][1:]
+    return f"`{location}` = {problem['input']!r}: {message}"
+
+
+def known_keys(section: type[Section] = Config, prefix: str = "") -> list[str]:
+    """Every valid dotted key, tables included."""
+    keys: list[str] = []
+    for name, field in section.model_fields.items():
+        keys.append(prefix + name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            keys.extend(known_keys(field.annotation, f"{prefix}{name}."))
+    return keys

@@ -1,0 +1,19 @@
+"""What can go wrong with an engine, one class a cause."""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """Base of every error that this folder raises on purpose."""
+
+
+class FrameError(EngineError):
+    """Bytes on the socket that are not a frame of the protocol; the connection cannot go on."""
+
+
+class ModelError(EngineError):
+    """A model that cannot be used; the message names it and the way out."""
+
+
+class EngineUnavailable(EngineError):
+    """No engine is ready to take a request right now."""

@@ -1,0 +1,179 @@
+"""The words between the engine and those who use it: frozen structs, token ids only, no MLX import.
+
+Times are seconds. `epoch` counts the engine's incarnations; a frame of an older epoch is dropped by the receiver.
+Positions count the tokens of one request's output from 0, over all incarnations: a request that resumes with
+three emitted ids gets its next token at position 3.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+
+class Word(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
+    """Base of everything that travels: tagged with its class name, immutable."""
+
+
+class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to choose tokens. `temperature` 0 is greedy; `top_p` 1, `top_k` 0 and `min_p` 0 switch those filters off."""
+
+    seed: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+
+class Submit(Word, frozen=True, tag=True):
+    """Run a request. `emitted` holds output ids the client already has; generation goes on after them.
+
+    `max_tokens` bounds the whole output, `emitted` included. Generation ends with reason `stop` at any of `stop_ids`
+    (the stop id itself is not sent).
+    """
+
+    id: str
+    prompt: list[int]
+    emitted: list[int]
+    sampling: Sampling
+    max_tokens: int
+    stop_ids: list[int]
+
+
+class Cancel(Word, frozen=True, tag=True):
+    """Drop a request between two steps. Answered by `Finished(reason="cancelled")` unless it had already ended."""
+
+    id: str
+
+
+ToEngine = Submit | Cancel
+
+
+class Phase(StrEnum):
+    """What an engine process is doing."""
+
+    LOADING = "loading"
+    READY = "ready"
+    STOPPING = "stopping"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one engine can take: rows decoded at once, requests waiting, tokens of one request (prompt + output)."""
+
+    max_running: int
+    max_waiting: int
+    context_tokens: int
+
+
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes by kind; `None` is unknown here. `active` includes `weights` and `kv`; `cache` is MLX's freed-buffer pool."""
+
+    active: int | None = None
+    cache: int | None = None
+    peak: int | None = None
+    weights: int | None = None
+    kv: int | None = None
+    footprint: int | None = None
+    limit: int | None = None
+
+
+class Timings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where one request's time went in this incarnation, in seconds, and how many prompt tokens were computed."""
+
+    queue_s: float
+    prefill_s: float
+    decode_s: float
+    computed_tokens: int
+
+
+class Ready(Word, frozen=True, tag=True):
+    """The model is loaded. Sent once to each connection: at once if ready, otherwise when it becomes so."""
+
+    epoch: int
+    pid: int
+    model: str
+    limits: Limits
+    version: int = PROTOCOL_VERSION
+
+
+class Heartbeat(Word, frozen=True, tag=True):
+    """Sent on a clock by a thread that never touches MLX; every number is a cached reading.
+
+    `steps` counts finished engine steps; `last_step_age` is None before the first. A growing age while `running` or
+    `waiting` is above 0 means a stall, however well this thread feels.
+    """
+
+    epoch: int
+    pid: int
+    phase: Phase
+    steps: int
+    last_step_age: float | None
+    running: int
+    waiting: int
+    memory: Memory
+
+
+class FinishReason(StrEnum):
+    """Why a request ended: a stop id, its token bound, its owner's wish, or a failure of the engine."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+
+
+class RejectCode(StrEnum):
+    """Why a request was not taken. Only `QUEUE_FULL` and `STOPPING` are worth a retry."""
+
+    QUEUE_FULL = "queue_full"
+    CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+    INVALID = "invalid"
+    STOPPING = "stopping"
+
+
+class Prefill(Word, frozen=True, tag=True):
+    """Progress of a prompt: `done` of `total` tokens are in the KV cache, `cached` of them were not computed."""
+
+    id: str
+    done: int
+    total: int
+    cached: int
+
+
+class Tokens(Word, frozen=True, tag=True):
+    """New output ids of one request; `position` is the first one's place in the whole output."""
+
+    id: str
+    position: int
+    ids: list[int]
+
+
+class Finished(Word, frozen=True, tag=True):
+    """The last word about a request that was taken."""
+
+    id: str
+    reason: FinishReason
+    timings: Timings
+
+
+class Rejected(Word, frozen=True, tag=True):
+    """The only word about a request that was not taken."""
+
+    id: str
+    code: RejectCode
+    message: str
+
+
+RequestEvent = Prefill | Tokens | Finished | Rejected
+
+
+class StepEvents(Word, frozen=True, tag=True):
+    """Everything one step has to say to one connection, in order."""
+
+    epoch: int
+    events: list[RequestEvent]
+
+
+FromEngine = Ready | Heartbeat | StepEvents

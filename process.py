@@ -1,0 +1,58 @@
+"""What each child process does at its door: read its settings, log as JSON lines, and end when its parent does.
+
+The parent holds the write end of a pipe that is the child's standard input. When the parent dies, however it dies,
+the pipe closes and the child ends: this works on every Unix, where `PR_SET_PDEATHSIG` is Linux alone.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from .config import Section
+
+# sysexits.h: EX_CONFIG. A child that ends with it will not get better by being restarted.
+EXIT_UNUSABLE = 78
+
+S = TypeVar("S", bound=Section)
+
+
+def read_settings(kind: type[S], argv: list[str]) -> S:
+    """The settings whose JSON file is the only command-line argument."""
+    (path,) = argv
+    return kind.model_validate_json(Path(path).read_bytes())
+
+
+def configure_logging(source: str) -> None:
+    """One JSON object a line on standard error, each with the process it came from; tracebacks on fatal signals."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(source=source)
+    faulthandler.enable()
+
+
+def end_with_parent(on_parent_gone: Callable[[], None]) -> None:
+    """Call `on_parent_gone` once, from a thread of its own, when standard input closes."""
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        on_parent_gone()
+
+    threading.Thread(target=wait, name="parent-watch", daemon=True).start()
