@@ -3,7 +3,7 @@
 Three processes make one tree:
 
     stoker serve ....... the watchdog: parent, supervisor, observer. No MLX, no user traffic.
-      |-- engine ....... MLX on exactly one thread, behind a Unix socket. Token ids in, token ids out. May die at any time.
+      |-- engine ....... MLX on exactly one thread, behind a Unix socket. Token ids in and out. May die at any time.
       `-- service ...... the HTTP API. Holds every request's text and every token already sent.
 
 Read in this order: `config` (every setting), `engine/protocol` (the words between the processes),

@@ -222,7 +222,9 @@ def load(path: Path | None, paths: Paths, overrides: dict[str, dict[str, Any]] |
         try:
             values = tomllib.loads(source.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{source} is not valid TOML: {error}. Mend that line, or start without the file.") from error
+            raise ConfigError(
+                f"{source} is not valid TOML: {error}. Mend that line, or start without the file."
+            ) from error
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the configuration {source}: {error}") from error
     for section, keys in (overrides or {}).items():

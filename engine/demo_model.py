@@ -70,17 +70,20 @@ def _hf_tensors(tensors: dict[str, mx.array], metadata: dict[str, Any]) -> Itera
         stem, _, kind = name.rpartition(".")
         if kind != "weight":
             continue
-        if f"{stem}.scales" in tensors:
-            scales, biases = tensors[f"{stem}.scales"], tensors[f"{stem}.biases"]
-            # ggml groups 32 weights to a block, so the packed width tells the bits of one weight.
-            bits = tensor.shape[-1] * 32 // (scales.shape[-1] * 32)
-            tensor = mx.dequantize(tensor, scales, biases, group_size=32, bits=bits)
-        tensor = tensor.astype(mx.float32)
+        weight = _float32(tensor, tensors.get(f"{stem}.scales"), tensors.get(f"{stem}.biases"))
         layer, _, part = stem.rpartition(".")
         if part in heads:
-            tensor = _undo_rotary_permutation(tensor, heads[part])
+            weight = _undo_rotary_permutation(weight, heads[part])
         prefix = f"model.layers.{layer.removeprefix('blk.')}." if layer else ""
-        yield f"{prefix}{_TENSOR_NAMES[part]}.weight", tensor
+        yield f"{prefix}{_TENSOR_NAMES[part]}.weight", weight
+
+
+def _float32(tensor: mx.array, scales: mx.array | None, biases: mx.array | None) -> mx.array:
+    if scales is None:
+        return tensor.astype(mx.float32)
+    # ggml groups 32 weights to a block, so a packed uint32 row is as wide as its bits times its blocks.
+    bits = tensor.shape[-1] // scales.shape[-1]
+    return mx.dequantize(tensor, scales, biases, group_size=32, bits=bits).astype(mx.float32)
 
 
 def _undo_rotary_permutation(weight: mx.array, heads: int) -> mx.array:

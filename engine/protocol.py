@@ -69,7 +69,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes by kind; `None` is unknown here. `active` includes `weights` and `kv`; `cache` is MLX's freed-buffer pool."""
+    """Bytes by kind, None where unknown. `active` includes `weights` and `kv`; `cache` is MLX's freed-buffer pool."""
 
     active: int | None = None
     cache: int | None = None

@@ -48,7 +48,9 @@ class FrameReader(Generic[T]):
         except asyncio.IncompleteReadError as error:
             if not error.partial and error.expected == _LENGTH.size:
                 return None
-            raise FrameError(f"the peer closed inside a frame ({len(error.partial)} of {error.expected} bytes)") from error
+            raise FrameError(
+                f"the peer closed inside a frame ({len(error.partial)} of {error.expected} bytes)"
+            ) from error
         except ConnectionError:
             return None
         except msgspec.MsgspecError as error:
