@@ -53,6 +53,10 @@ class Server(Section):
     """How long running streams may go on after SIGTERM before they are cut."""
     keepalive_s: Seconds = 10.0
     """A stream that has nothing to say for this long gets an SSE comment."""
+    resume_deadline_s: Seconds = 600.0
+    """How long a request may wait for a new engine after its engine died, before it fails with 503."""
+    max_buffered_events: Count = 4096
+    """Tokens that a stream holds for a slow reader; past it the request is cancelled."""
 
 
 class Fault(Section):
@@ -176,6 +180,8 @@ class ServiceProcess(Section):
     """What the service process is told at its start."""
 
     server: Server
+    listen_fd: int
+    """An inherited listening socket; the watchdog holds it too, so that clients queue while the service restarts."""
     engine: EngineEndpoint
 
 
