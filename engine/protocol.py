@@ -79,6 +79,10 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     footprint: int | None = None
     limit: int | None = None
 
+    def with_footprint(self, footprint: int) -> Memory:
+        """The same reading with the process's footprint, which the thread that made it does not know."""
+        return msgspec.structs.replace(self, footprint=footprint)
+
 
 class Timings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where one request's time went in this incarnation, in seconds, and how many prompt tokens were computed."""

@@ -1,0 +1,48 @@
+"""`python -m stoker.engine SETTINGS.json`: one engine process."""
+
+from __future__ import annotations
+
+import sys
+
+import uvloop
+
+from ..config import EngineProcess
+from ..process import configure_logging, read_settings
+from .batch import Batch
+from .protocol import Limits
+from .server import EngineServer
+
+SIMULATED_CONTEXT_TOKENS = 32_768
+
+
+def main() -> None:
+    """Serve the model named in the settings until told to stop."""
+    settings = read_settings(EngineProcess, sys.argv[1:])
+    configure_logging(settings.name)
+
+    def load() -> Batch:
+        return _simulated(settings) if settings.engine.kind == "simulated" else _mlx(settings)
+
+    async def serve() -> int:
+        return await EngineServer(settings, load).run()
+
+    sys.exit(uvloop.run(serve()))
+
+
+def _simulated(settings: EngineProcess) -> Batch:
+    from .simulated import SimulatedBatch
+
+    engine = settings.engine
+    limits = Limits(engine.max_running, engine.max_waiting, engine.context_tokens or SIMULATED_CONTEXT_TOKENS)
+    return SimulatedBatch(engine.simulated, limits, settings.epoch)
+
+
+def _mlx(settings: EngineProcess) -> Batch:
+    # MLX is imported on the step thread and nowhere else: its streams belong to the thread that made them.
+    from .loading import load_batch
+
+    return load_batch(settings)
+
+
+if __name__ == "__main__":
+    main()

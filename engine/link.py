@@ -1,0 +1,92 @@
+"""What passes between the engine's two threads: commands in, events and cached readings out.
+
+The I/O thread (`server`) owns the sockets; the step thread (`loop`) owns the model. Neither waits for the other:
+commands go through a queue, events through the I/O thread's event loop, and readings are replaced whole.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .protocol import Limits, Memory, RequestEvent, ToEngine
+
+Owner = int
+"""A connection; requests belong to the one that submitted them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A word from a connection."""
+
+    owner: Owner
+    word: ToEngine
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerGone:
+    """A connection ended: its requests have nobody left to answer to."""
+
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the loop after the current step."""
+
+
+Inbound = Command | OwnerGone | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the step thread last said about itself. `last_step_at` is on the monotonic clock, in seconds."""
+
+    steps: int = 0
+    last_step_at: float | None = None
+    running: int = 0
+    waiting: int = 0
+    memory: Memory = field(default_factory=Memory)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedEvent:
+    """An event and the connection it is for."""
+
+    owner: Owner
+    event: RequestEvent
+
+
+class Link:
+    """The step thread's end. `deliver` and `announce` are called on it and must hand over to the I/O thread."""
+
+    def __init__(
+        self, deliver: Callable[[Sequence[OwnedEvent]], None], announce: Callable[[str, Limits], None]
+    ) -> None:
+        self._inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
+        self._deliver = deliver
+        self._announce = announce
+        self.reading = Reading()
+
+    def put(self, inbound: Inbound) -> None:
+        """Called by the I/O thread."""
+        self._inbox.put(inbound)
+
+    def receive(self, wait: bool) -> list[Inbound]:
+        """Everything that has arrived; with `wait`, blocks until there is something."""
+        arrived = [self._inbox.get()] if wait else []
+        while True:
+            try:
+                arrived.append(self._inbox.get_nowait())
+            except queue.Empty:
+                return arrived
+
+    def ready(self, model: str, limits: Limits) -> None:
+        """The model is loaded."""
+        self._announce(model, limits)
+
+    def send(self, events: Sequence[OwnedEvent]) -> None:
+        """Hand one step's events over."""
+        if events:
+            self._deliver(events)

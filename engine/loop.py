@@ -1,0 +1,215 @@
+"""Receive, schedule, forward, send: the engine's one loop, on the one thread that touches the model.
+
+Any exception that leaves `run` means that the model's state can no longer be trusted (a Metal error may surface on a
+later call than the one that caused it), so the process ends and a new one takes over: nothing is mended here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .batch import Batch, RowSpec, Sampled
+from .link import Command, Inbound, Link, OwnedEvent, Owner, OwnerGone, Reading, Stop
+from .protocol import (
+    Cancel,
+    Finished,
+    FinishReason,
+    Prefill,
+    RejectCode,
+    Rejected,
+    RequestEvent,
+    Submit,
+    Timings,
+    Tokens,
+)
+from .scheduler import Chunk, Row, Scheduler
+
+MEMORY_READING_PERIOD_S = 0.25
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that was taken: its submission, its owner, and what happened so far."""
+
+    owner: Owner
+    submit: Submit
+    arrived_at: float
+    admitted_at: float | None = None
+    prefilled_at: float | None = None
+    tokens: int = 0
+    """Tokens produced in this incarnation."""
+
+    @property
+    def position(self) -> int:
+        return len(self.submit.emitted) + self.tokens
+
+
+class EngineLoop:
+    """Owns the scheduler and the batch. `run` returns after `Stop`."""
+
+    def __init__(self, link: Link, scheduler: Scheduler, batch: Batch, clock: Callable[[], float]) -> None:
+        self._link = link
+        self._scheduler = scheduler
+        self._batch = batch
+        self._clock = clock
+        self._requests: dict[str, Request] = {}
+        self._outbox: list[OwnedEvent] = []
+        self._steps = 0
+        self._last_step_at: float | None = None
+        self._memory = batch.memory()
+        self._memory_read_at = clock()
+
+    def run(self) -> None:
+        """Step for as long as there is work; sleep on the inbox when there is none."""
+        self._link.ready(self._batch.model, self._batch.limits)
+        while self._receive():
+            if not self._scheduler.idle:
+                self._step()
+            self._flush()
+
+    def _receive(self) -> bool:
+        """Obey everything that arrived; False after `Stop`."""
+        for inbound in self._link.receive(wait=self._scheduler.idle):
+            if isinstance(inbound, Stop):
+                return False
+            self._obey(inbound)
+        return True
+
+    def _obey(self, inbound: Inbound) -> None:
+        match inbound:
+            case Command(owner=owner, word=Submit() as submit):
+                self._take(owner, submit)
+            case Command(word=Cancel(id=request_id)):
+                self._cancel(request_id)
+            case OwnerGone(owner=owner):
+                for request_id in [key for key, request in self._requests.items() if request.owner == owner]:
+                    self._forget(request_id)
+
+    def _take(self, owner: Owner, submit: Submit) -> None:
+        refusal = self._refusal(submit)
+        if refusal is not None:
+            self._outbox.append(OwnedEvent(owner, refusal))
+            return
+        now = self._clock()
+        self._requests[submit.id] = Request(owner, submit, now)
+        self._scheduler.add(
+            Row(
+                id=submit.id,
+                prefill=len(submit.prompt) + len(submit.emitted) - 1,
+                budget=submit.max_tokens - len(submit.emitted),
+                arrived_at=now,
+            )
+        )
+
+    def _refusal(self, submit: Submit) -> Rejected | None:
+        if submit.id in self._requests:
+            return Rejected(submit.id, RejectCode.INVALID, f"request {submit.id} is already here")
+        problem = self._problem(submit)
+        if problem is not None:
+            return Rejected(submit.id, RejectCode.INVALID, problem)
+        needed, held = len(submit.prompt) + submit.max_tokens, self._batch.limits.context_tokens
+        if needed > held:
+            message = f"prompt and output need {needed} tokens, the context holds {held}"
+            return Rejected(submit.id, RejectCode.CONTEXT_LENGTH_EXCEEDED, message)
+        if not self._scheduler.can_add():
+            return Rejected(submit.id, RejectCode.QUEUE_FULL, f"{self._scheduler.waiting} requests wait already")
+        return None
+
+    def _problem(self, submit: Submit) -> str | None:
+        """What makes a submission meaningless, whatever the engine's state."""
+        if not submit.prompt:
+            return "the prompt is empty"
+        if submit.max_tokens <= len(submit.emitted):
+            return "max_tokens leaves nothing to generate"
+        sequence = submit.prompt + submit.emitted
+        if min(sequence) < 0 or max(sequence) >= self._batch.vocabulary:
+            return f"a token id is outside the vocabulary of {self._batch.vocabulary}"
+        return None
+
+    def _step(self) -> None:
+        plan = self._scheduler.plan(self._clock())
+        for row_id in plan.admit:
+            self._admit(row_id)
+        tokens = self._batch.decode(plan.decode)
+        self._scheduler.apply(plan)
+        for sampled in tokens:
+            self._hand_out(sampled)
+        # The tokens above must not wait for the prefill below.
+        self._flush()
+        if plan.prefill:
+            self._batch.prefill(plan.prefill)
+        for chunk in plan.prefill:
+            self._report_prefill(chunk)
+        self._steps += 1
+        self._last_step_at = self._clock()
+
+    def _admit(self, row_id: str) -> None:
+        request = self._requests[row_id]
+        request.admitted_at = self._clock()
+        submit = request.submit
+        self._batch.add(RowSpec(row_id, submit.prompt + submit.emitted, submit.sampling, len(submit.emitted)))
+
+    def _hand_out(self, sampled: Sampled) -> None:
+        request = self._requests.get(sampled.id)
+        if request is None:
+            return
+        if sampled.token in request.submit.stop_ids:
+            self._finish(sampled.id, FinishReason.STOP)
+            return
+        self._emit(request, Tokens(sampled.id, request.position, [sampled.token]))
+        request.tokens += 1
+        if request.position == request.submit.max_tokens:
+            self._finish(sampled.id, FinishReason.LENGTH)
+
+    def _report_prefill(self, chunk: Chunk) -> None:
+        request = self._requests.get(chunk.id)
+        if request is None:
+            return
+        total = len(request.submit.prompt) + len(request.submit.emitted) - 1
+        done = chunk.start + chunk.count
+        if done == total:
+            request.prefilled_at = self._clock()
+        self._emit(request, Prefill(chunk.id, done=done, total=total, cached=0))
+
+    def _cancel(self, request_id: str) -> None:
+        if request_id in self._requests:
+            self._finish(request_id, FinishReason.CANCELLED)
+
+    def _finish(self, request_id: str, reason: FinishReason) -> None:
+        request = self._forget(request_id)
+        self._emit(request, Finished(request_id, reason, self._timings(request)))
+
+    def _forget(self, request_id: str) -> Request:
+        if self._scheduler.remove(request_id):
+            self._batch.remove(request_id)
+        return self._requests.pop(request_id)
+
+    def _timings(self, request: Request) -> Timings:
+        now = self._clock()
+        admitted_at = request.admitted_at if request.admitted_at is not None else now
+        prefilled_at = request.prefilled_at if request.prefilled_at is not None else admitted_at
+        return Timings(
+            queue_s=admitted_at - request.arrived_at,
+            prefill_s=prefilled_at - admitted_at,
+            decode_s=now - prefilled_at,
+            computed_tokens=len(request.submit.prompt) + len(request.submit.emitted),
+        )
+
+    def _emit(self, request: Request, event: RequestEvent) -> None:
+        self._outbox.append(OwnedEvent(request.owner, event))
+
+    def _flush(self) -> None:
+        self._link.send(self._outbox)
+        self._outbox = []
+        now = self._clock()
+        if self._scheduler.idle or now - self._memory_read_at >= MEMORY_READING_PERIOD_S:
+            self._memory = self._batch.memory()
+            self._memory_read_at = now
+        self._link.reading = Reading(
+            steps=self._steps,
+            last_step_at=self._last_step_at,
+            running=self._scheduler.running,
+            waiting=self._scheduler.waiting,
+            memory=self._memory,
+        )

@@ -1,0 +1,110 @@
+"""A deterministic batch with injectable faults, for tests of everything around the engine.
+
+Each token is a function of the request's prompt, seed and position, so a request resumed by another incarnation
+goes on with exactly the text it would have had. Tokens are bytes of lower-case words; id 0 ends the text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+from ..config import Fault, Simulated
+from .batch import RowSpec, Sampled
+from .protocol import Limits, Memory
+from .scheduler import Chunk
+
+END_OF_TEXT = 0
+_ALPHABET = b"abcdefghijklmnopqrstuvwxyz  "
+
+
+class SimulatedBatch:
+    """Rows of make-believe. `epoch` decides which faults apply; see `config.Fault`."""
+
+    def __init__(self, settings: Simulated, limits: Limits, epoch: int) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._faults = [fault for fault in settings.faults if fault.epochs == 0 or epoch <= fault.epochs]
+        self._rows: dict[str, _Row] = {}
+        self._launched: list[_Row] = []
+        self._tokens = 0
+        self._leak = bytearray()
+        time.sleep(settings.load_s)
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @property
+    def model(self) -> str:
+        return "simulated"
+
+    @property
+    def vocabulary(self) -> int:
+        return self._settings.vocabulary
+
+    def add(self, spec: RowSpec) -> None:
+        self._rows[spec.id] = _Row(spec)
+
+    def prefill(self, chunks: Sequence[Chunk]) -> None:
+        self._spend_a_step()
+
+    def decode(self, ids: Sequence[str]) -> list[Sampled]:
+        rows = [self._rows[row_id] for row_id in ids]
+        if rows:
+            self._spend_a_step()
+        sampled = [Sampled(row.spec.id, row.next_token()) for row in self._launched if not row.removed]
+        self._launched = rows
+        self._tokens += len(sampled)
+        return sampled
+
+    def remove(self, row_id: str) -> None:
+        self._rows.pop(row_id).removed = True
+
+    def memory(self) -> Memory:
+        kv = sum(len(row.spec.sequence) + row.sampled for row in self._rows.values())
+        return Memory(active=kv + len(self._leak), weights=0, kv=kv)
+
+    def _spend_a_step(self) -> None:
+        duration = self._settings.step_s
+        for fault in self._faults:
+            if self._tokens >= fault.after_tokens:
+                duration *= self._suffer(fault)
+        time.sleep(duration)
+
+    def _suffer(self, fault: Fault) -> float:
+        """Let the fault happen; returns by how much it stretches the step."""
+        match fault.kind:
+            case "crash":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "hang":
+                while True:
+                    time.sleep(3600)
+            case "leak":
+                self._leak.extend(bytes(int(fault.amount)))
+            case "slow":
+                return fault.amount
+        return 1.0
+
+
+class _Row:
+    """One request: its text is drawn from a hash of prompt and seed, a byte a position."""
+
+    def __init__(self, spec: RowSpec) -> None:
+        self.spec = spec
+        self.sampled = 0
+        self.removed = False
+        prompt = spec.sequence[: len(spec.sequence) - spec.first_position]
+        self._key = hashlib.sha256(repr((prompt, spec.sampling.seed)).encode()).digest()
+        self._length = 40 + int.from_bytes(self._key[:2]) % 400
+
+    def next_token(self) -> int:
+        position = self.spec.first_position + self.sampled
+        self.sampled += 1
+        if position >= self._length:
+            return END_OF_TEXT
+        digest = hashlib.blake2b(position.to_bytes(8), key=self._key, digest_size=2).digest()
+        return _ALPHABET[int.from_bytes(digest) % len(_ALPHABET)]
