@@ -102,7 +102,7 @@ def _local_folder(model: str) -> Path | None:
     """The path that `model` means, or None when it is a name. An existing folder wins over a hub name, as in mlx-lm."""
     path = Path(model).expanduser()
     looks_like_path = model.startswith(("/", "./", "../", "~")) or model in {".", ".."}
-    if model != DEMO and (looks_like_path or path.is_dir()):
+    if model not in {DEMO, ""} and (looks_like_path or path.is_dir()):
         return path.absolute()
     return None
 
@@ -142,7 +142,7 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
         value = json.loads((folder / name).read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"{folder} has no {name}, so it is not a model folder; {_fetch_again(folder)}") from None
+        raise ModelError(f"{folder} has no {name}; give the folder that holds it and the weights") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read {folder / name}: {error}; {_fetch_again(folder)}") from error
     if not isinstance(value, dict):
@@ -251,4 +251,4 @@ def _quantization(config: dict[str, Any]) -> str | None:
 
 
 def _fetch_again(folder: Path) -> str:
-    return f"remove {folder} and fetch the model again"
+    return f"move {folder} away and fetch the model again"

@@ -1,0 +1,45 @@
+"""Load a model folder into a batch, on the step thread, with MLX's limits set first."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import mlx_lm.utils
+import structlog
+from mlx.utils import tree_flatten
+
+from ..config import EngineProcess
+from . import memory
+from .errors import ModelError
+from .mlx_batch import MlxBatch
+from .protocol import Limits
+from .ragged import hook_attention, probe_mode
+
+DEFAULT_CONTEXT_TOKENS = 8192
+"""For a model whose configuration names no window."""
+
+log = structlog.get_logger(__name__)
+
+
+def load_batch(settings: EngineProcess) -> MlxBatch:
+    """Raises `ModelError` when the folder cannot be loaded; any other error means that the engine is unwell."""
+    assert settings.model_path is not None, "an MLX engine without a model folder"
+    memory.set_limits(settings.engine.cache_limit_bytes)
+    hook_attention()
+    try:
+        model, config = mlx_lm.utils.load_model(settings.model_path)
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise ModelError(f"cannot load the model in {settings.model_path}: {error}") from error
+    weights = sum(array.nbytes for _, array in tree_flatten(model.parameters()))
+    mode = probe_mode(model)
+    log.info("model_loaded", model=settings.model_name, weights_bytes=weights, batching=mode.value)
+    text_config = {**config, **config.get("text_config", {})}
+    window = int(text_config.get("max_position_embeddings") or DEFAULT_CONTEXT_TOKENS)
+    engine = settings.engine
+    limits = Limits(
+        max_running=engine.max_running,
+        max_waiting=engine.max_waiting,
+        context_tokens=min(engine.context_tokens or window, window),
+    )
+    vocabulary = int(text_config["vocab_size"])
+    mx.clear_cache()
+    return MlxBatch(model, mode, name=settings.model_name, limits=limits, vocabulary=vocabulary, weights=weights)
