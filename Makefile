@@ -1,0 +1,64 @@
+# Stoker from a fresh clone: `make serve`. Works with GNU make 3.81 (macOS) and later.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Rebuilt when the lock or the project's metadata is newer; kept inside the environment, so that both go together.
+STAMP := $(VENV)/installed
+UV := uv==0.13.9
+
+OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+# The first Python that is new enough; macOS still ships 3.9 as `python3`.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$python && break; done)
+
+SERVE_OPTIONS := $(if $(MODEL),--model "$(MODEL)") $(if $(PORT),--port "$(PORT)") \
+	$(if $(WATCHDOG_PORT),--watchdog-port "$(WATCHDOG_PORT)")
+
+.PHONY: help install serve test lock openblas clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make .venv with exactly what requirements.lock names, and .venv/bin/stoker
+
+serve: $(STAMP) openblas ## serve a model (MODEL=demo, a folder or a hub name; PORT=8000; WATCHDOG_PORT=8001)
+	@exec $(BIN)/stoker serve $(SERVE_OPTIONS)
+
+test: $(STAMP) openblas ## lint, check formats and types, run every test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+lock: build/lock/bin/uv ## resolve pyproject.toml anew into requirements.lock, for Linux and macOS
+	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --extra dev --upgrade \
+		--generate-hashes --custom-compile-command "make lock" --quiet --output-file requirements.lock
+
+clean: ## remove .venv and what builds and tools have left
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .src/*.egg-info
+
+$(STAMP): requirements.lock pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --disable-pip-version-check --only-binary :all: --require-hashes -r requirements.lock
+	$(BIN)/pip install --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(BIN)/pip:
+	@test -n "$(PYTHON)" || { echo "Stoker needs Python 3.11 or newer, and none was found:" \
+		"install one, or name it with \`make PYTHON=/path/to/python3\`." >&2; exit 1; }
+	@$(PYTHON) -c '$(OLD_ENOUGH)' || { echo "Stoker needs Python 3.11 or newer, and $(PYTHON) is" \
+		"$$($(PYTHON) --version 2>&1): name another with \`make PYTHON=/path/to/python3\`." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; } \
+		|| { echo "$(PYTHON) lacks the venv module: install it (Debian, Ubuntu: apt-get install python3-venv)." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Only a speed-up of MLX on Linux CPUs: when it cannot be installed here, say so and go on.
+openblas: $(STAMP)
+	@$(BIN)/python -c 'import sys; from stoker.engine.blas import missing_warning as w; sys.exit(w() is not None)' \
+		|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+			&& apt-get update -qq && apt-get install -y -qq libopenblas0-pthread >/dev/null; } \
+		|| $(BIN)/python -c 'from stoker.engine.blas import missing_warning as w; print(w())' >&2
+
+build/lock/bin/uv: | $(BIN)/pip
+	$(BIN)/python -m venv build/lock
+	build/lock/bin/pip install --disable-pip-version-check --quiet $(UV)
