@@ -1,0 +1,146 @@
+"""Everything that a client can be told when something is wrong: one class a cause, each with its HTTP form."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class ServiceError(Exception):
+    """Base of all. The message is for the client: what happened, with which value, and the way out."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    code: ClassVar[str] = "internal_error"
+    retry_after_s: ClassVar[int | None] = None
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+    def body(self) -> dict[str, Any]:
+        """OpenAI's error form."""
+        return {"error": {"message": str(self), "type": self.type, "param": self.param, "code": self.code}}
+
+
+class InternalError(ServiceError):
+    """A bug of ours. Its cause is in the log, never in the answer."""
+
+    def __init__(self, message: str = "an internal error ended this request; the server's log has the cause") -> None:
+        super().__init__(message)
+
+
+class InvalidRequest(ServiceError):
+    """The request itself cannot be served; sending it again will not help."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_request"
+
+
+class MalformedJson(InvalidRequest):
+    """The body is not JSON."""
+
+    code = "invalid_json"
+
+
+class UnknownParameter(InvalidRequest):
+    """A field that the API does not have."""
+
+    code = "unknown_parameter"
+
+
+class UnsupportedParameter(InvalidRequest):
+    """A field of the API that asks for something not served here."""
+
+    code = "unsupported_parameter"
+
+
+class InvalidMessages(InvalidRequest):
+    """The model's chat template refuses the messages."""
+
+    code = "invalid_messages"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """Prompt and asked-for output do not fit the model's window."""
+
+    code = "context_length_exceeded"
+
+
+class InvalidValue(InvalidRequest):
+    """A field has the wrong type or a value out of range."""
+
+    status = 422
+    code = "invalid_value"
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body is over `server.max_body_bytes`."""
+
+    status = 413
+    code = "request_too_large"
+
+
+class ModelNotFound(InvalidRequest):
+    """The named model is not served here."""
+
+    status = 404
+    code = "model_not_found"
+
+
+class RouteNotFound(InvalidRequest):
+    """No such path."""
+
+    status = 404
+    code = "not_found"
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The path exists, but not for this method."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class QueueFull(ServiceError):
+    """As many requests are in flight as are allowed."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "queue_full"
+    retry_after_s = 2
+
+
+class Unavailable(ServiceError):
+    """Not now, but later."""
+
+    status = 503
+    retry_after_s = 5
+
+
+class EngineLoading(Unavailable):
+    """The model is not loaded yet, for the first time since this process started."""
+
+    code = "engine_loading"
+
+
+class EngineUnavailable(Unavailable):
+    """The engine is gone and did not come back in time."""
+
+    code = "engine_unavailable"
+
+
+class ShuttingDown(Unavailable):
+    """The service is draining."""
+
+    code = "shutting_down"
+
+
+class SlowReader(ServiceError):
+    """The client left more of its stream unread than the buffer holds."""
+
+    code = "slow_reader"
+
+
+class TextModelError(Exception):
+    """A tokenizer that cannot be used; the message names it and the way out. Ends the process, reaches no client."""

@@ -1,0 +1,97 @@
+"""What all paths share: every error in the API's form, a request id, one log line and one count a request."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from .context import CONTEXT
+from .errors import BodyTooLarge, InternalError, MethodNotAllowed, RouteNotFound, ServiceError, ShuttingDown
+
+PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
+CLIENT_GONE = 499
+"""Nobody is left to see this status (nginx's, for a client that closed its connection); it is for log and metrics."""
+
+MODEL = web.RequestKey("model", str)
+"""The model that a request is for, once that is known."""
+BROKEN_BY = web.RequestKey("broken_by", ServiceError)
+"""What ended a stream after its status had been sent."""
+_REQUEST_ID = web.RequestKey("request_id", str)
+
+log = structlog.get_logger(__name__)
+
+
+@web.middleware
+async def answer_for_everything(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The one middleware."""
+    request[_REQUEST_ID] = f"req_{uuid.uuid4().hex}"
+    began = time.monotonic()
+    status = CLIENT_GONE
+    try:
+        response = await _answer(request, handler)
+        status = request[BROKEN_BY].status if BROKEN_BY in request else response.status
+    finally:
+        _record(request, status, time.monotonic() - began)
+    return response
+
+
+async def name_the_request(request: web.Request, response: web.StreamResponse) -> None:
+    """Signal handler: headers that every response has, streams too."""
+    response.headers["x-request-id"] = request.get(_REQUEST_ID, "")
+
+
+def as_service_error(request: web.Request, error: Exception) -> ServiceError:
+    """What a client is told of any error. One that nobody foresaw is logged, and not shown."""
+    match error:
+        case ServiceError():
+            return error
+        case web.HTTPNotFound():
+            return RouteNotFound(f"no such path: {request.path}; see GET /v1/models for what is served")
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            return MethodNotAllowed(f"{request.method} is not allowed here; {request.path} takes {allowed}")
+        case web.HTTPRequestEntityTooLarge():
+            bound = request.app[CONTEXT].server.max_body_bytes
+            return BodyTooLarge(f"the body is over the bound of {bound} bytes; send less")
+        case _:
+            log.error("request_failed", request_id=request[_REQUEST_ID], exc_info=error)
+            return InternalError()
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ConnectionResetError:
+        raise
+    except Exception as error:
+        return _error_response(as_service_error(request, error))
+
+
+def _error_response(error: ServiceError) -> web.Response:
+    response = web.json_response(error.body(), status=error.status)
+    if error.retry_after_s is not None:
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, ShuttingDown):
+        response.force_close()
+    return response
+
+
+def _record(request: web.Request, status: int, duration_s: float) -> None:
+    resource = request.match_info.route.resource
+    endpoint = "other" if resource is None else resource.canonical
+    # Probes come several times a second and would push everything else out of the log.
+    if endpoint in PROBES:
+        return
+    log.info(
+        "request",
+        method=request.method,
+        path=request.path,
+        status=status,
+        ms=round(duration_s * 1000, 1),
+        request_id=request[_REQUEST_ID],
+    )
+    request.app[CONTEXT].metrics.requests.labels(request.get(MODEL, ""), endpoint, str(status)).inc()

@@ -1,0 +1,72 @@
+"""Between the ledger, which never waits, and one client, which may: a bounded feed, and its relay as an SSE stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..engine.protocol import FinishReason
+from .errors import ServiceError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What came for a request since its reader last looked; `finish` is set when nothing follows."""
+
+    ids: list[int]
+    finish: FinishReason | None
+
+
+class Feed:
+    """One request's events, bounded. The ledger writes it (`ledger.Receiver`), one task reads it."""
+
+    def __init__(self, bound: int, on_overflow: Callable[[], None]) -> None:
+        self._bound = bound
+        self._on_overflow = on_overflow
+        self._ids: list[int] = []
+        self._finish: FinishReason | None = None
+        self._error: ServiceError | None = None
+        self._news = asyncio.Event()
+        self.cached_tokens = 0
+
+    def started(self, cached_tokens: int) -> None:
+        self.cached_tokens = cached_tokens
+        self._news.set()
+
+    def tokens(self, ids: Sequence[int]) -> bool:
+        if len(self._ids) + len(ids) > self._bound:
+            # The reader is stuck in a write that may never end, so it can only be told through its connection.
+            self._on_overflow()
+            return False
+        self._ids.extend(ids)
+        self._news.set()
+        return True
+
+    def finished(self, reason: FinishReason) -> None:
+        self._finish = reason
+        self._news.set()
+
+    def failed(self, error: ServiceError) -> None:
+        self._error = error
+        self._news.set()
+
+    async def next(self, patience_s: float) -> Batch | None:
+        """All that is there, or what comes next; None when nothing comes for `patience_s`.
+
+        An empty batch says that the engine has begun. Raises the `ServiceError` that ended the request, after all
+        ids before it were read.
+        """
+        if not self._news.is_set():
+            try:
+                async with asyncio.timeout(patience_s):
+                    await self._news.wait()
+            except TimeoutError:
+                return None
+        self._news.clear()
+        ids, self._ids = self._ids, []
+        if self._error is not None:
+            if not ids:
+                raise self._error
+            self._news.set()
+        return Batch(ids, self._finish)
