@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TextIO, TypeVar, cast
 
 import structlog
 
@@ -24,14 +24,22 @@ EXIT_UNUSABLE = 78
 S = TypeVar("S", bound=Section)
 
 
+class LineFile(Protocol):
+    """As much of a text file as logging needs."""
+
+    def write(self, line: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
 def read_settings(kind: type[S], argv: list[str]) -> S:
     """The settings whose JSON file is the only command-line argument."""
     (path,) = argv
     return kind.model_validate_json(Path(path).read_bytes())
 
 
-def configure_logging(source: str) -> None:
-    """One JSON object a line on standard error, each with the process it came from; tracebacks on fatal signals."""
+def configure_logging(source: str, out: LineFile | None = None) -> None:
+    """One JSON object a line on `out` or standard error, each with its process; tracebacks on fatal signals."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -40,7 +48,7 @@ def configure_logging(source: str) -> None:
             structlog.processors.dict_tracebacks,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, out or sys.stderr)),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(source=source)

@@ -1,0 +1,278 @@
+"""The `stoker` command: serve, and ask or tell a running tree. Exit codes: 0 fine, 1 the answer is no, 2 misuse.
+
+What is slow to import is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .config import Config, ConfigError, Paths, Section, load
+
+if TYPE_CHECKING:
+    from .engine.models import ModelInfo
+    from .watchdog.home import Serving
+
+app = typer.Typer(
+    name="stoker",
+    help="Keeps a self-hosted LLM endpoint alive for days and says exactly why when it can't.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+engine_app = typer.Typer(help="Act on an engine of the running tree.", no_args_is_help=True)
+config_app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
+models_app = typer.Typer(help="Fetch and list models.", no_args_is_help=True)
+app.add_typer(engine_app, name="engine")
+app.add_typer(config_app, name="config")
+app.add_typer(models_app, name="models")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="Configuration file; default: stoker.toml under $STOKER_HOME.")
+]
+
+
+def main() -> None:
+    """The entry point: every known error is one sentence on standard error."""
+    from .engine.errors import EngineError
+    from .watchdog.errors import WatchdogError
+
+    try:
+        app()
+    except (ConfigError, EngineError, WatchdogError) as error:
+        typer.echo(f"stoker: {error}", err=True)
+        sys.exit(2)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stoker {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def stoker(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Keeps a self-hosted LLM endpoint alive for days and says exactly why when it can't."""
+
+
+@app.command()
+def serve(
+    port: Annotated[int | None, typer.Option(help="Port of the API; 0 lets the system choose.")] = None,
+    watchdog_port: Annotated[int | None, typer.Option(help="Port of the watchdog's interface.")] = None,
+    model: Annotated[str | None, typer.Option(help="`demo`, a model folder or a hub name.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run the endpoint until SIGTERM or Ctrl-C; a second signal cuts what still runs."""
+    import uvloop
+    from rich.console import Console
+
+    from .engine.blas import missing_warning
+    from .engine.progress import progress_on
+    from .process import configure_logging
+    from .watchdog import tree
+    from .watchdog.door import premises
+    from .watchdog.log_output import LogOutput
+
+    paths = Paths.from_environment()
+    settings = load(config, paths, _overrides(port, watchdog_port, model))
+    console = Console(stderr=True)
+    with premises(settings, paths, progress_on(console), lambda sentence: typer.echo(sentence, err=True)) as held:
+        if settings.engine.kind == "mlx" and (warning := missing_warning()):
+            typer.echo(f"stoker: {warning}", err=True)
+        with contextlib.closing(LogOutput(sys.stderr)) as output:
+            configure_logging("watchdog", output)
+            uvloop.run(tree.serve(held, output, lambda serving: _greet(serving, held.model_name)))
+
+
+def _overrides(port: int | None, watchdog_port: int | None, model: str | None) -> dict[str, dict[str, Any]]:
+    """What the command line says, by section and key; what it leaves out stays with the file."""
+    given = (("server", "port", port), ("watchdog", "port", watchdog_port), ("engine", "model", model))
+    return {section: {key: value} for section, key, value in given if value is not None}
+
+
+def _greet(serving: Serving, model: str) -> None:
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": "What is the capital of France?"}]})
+    typer.echo(
+        f"Stoker is ready: {serving.api}/v1 serves {model}; the watchdog is at {serving.watchdog}/status\n"
+        f"Try:  curl {serving.api}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+    )
+    sys.stdout.flush()
+
+
+@app.command()
+def status(as_json: AsJson = False) -> None:
+    """Show the running tree; exit code 0 when all of it is ready, 1 when not."""
+    import msgspec
+    from rich.console import Console
+
+    from .watchdog.client import WatchdogClient
+    from .watchdog.errors import NotRunning
+    from .watchdog.table import show
+
+    try:
+        tree = WatchdogClient(Paths.from_environment()).status()
+    except NotRunning as error:
+        if as_json:
+            _print_json({"ready": False, "failure": str(error)})
+        else:
+            typer.echo(f"stoker: {error}", err=True)
+        raise typer.Exit(1) from error
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(tree)).decode())
+    else:
+        show(tree, Console())
+    raise typer.Exit(0 if tree.ready else 1)
+
+
+@engine_app.command("restart")
+def engine_restart(
+    name: Annotated[str, typer.Argument(help="The engine; `stoker status` lists them.")] = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Replace an engine's process and wait until it is ready; streams pause and go on."""
+    import msgspec
+    from rich.console import Console
+
+    from .watchdog.client import WatchdogClient
+
+    client = WatchdogClient(Paths.from_environment())
+    with Console(stderr=True).status(f"restarting the engine {name} …"):
+        engine = client.settled(name, after_epoch=client.restart_engine(name))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(engine)).decode())
+    elif engine.failure is not None:
+        typer.echo(f"stoker: {engine.failure}", err=True)
+    else:
+        typer.echo(f"engine {name} is ready again (pid {engine.pid}, epoch {engine.epoch})")
+    raise typer.Exit(0 if engine.failure is None else 1)
+
+
+@config_app.command("check")
+def config_check(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Say whether the configuration can be used; exit code 1 when not."""
+    try:
+        load(config, Paths.from_environment())
+    except ConfigError as error:
+        if as_json:
+            _print_json({"valid": False, "error": str(error)})
+        else:
+            typer.echo(f"stoker: {error}", err=True)
+        raise typer.Exit(1) from error
+    if as_json:
+        _print_json({"valid": True})
+    else:
+        typer.echo("the configuration is valid")
+
+
+@config_app.command("show")
+def config_show(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Print the effective configuration, defaults included, as TOML."""
+    settings = load(config, Paths.from_environment())
+    if as_json:
+        _print_json(settings.model_dump(mode="json"))
+    else:
+        typer.echo("\n".join(_toml(settings.model_dump(mode="json", exclude_none=True))).strip())
+
+
+@config_app.command("schema")
+def config_schema(as_json: AsJson = False) -> None:
+    """Describe every key: its type, its default and what it is for."""
+    if as_json:
+        _print_json(Config.model_json_schema())
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("key", "type", "default", "description", box=None, pad_edge=False)
+    for row in _schema_rows(Config()):
+        table.add_row(*map(escape, row))
+    table.columns[0].no_wrap = True
+    Console().print(table)
+
+
+def _toml(values: dict[str, Any], table: str = "") -> Iterator[str]:
+    """The lines of a TOML document; keys of a table stand before its subtables, as TOML wants it."""
+    for key, value in values.items():
+        if not isinstance(value, dict):
+            yield f"{key} = {_toml_value(value)}"
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield f"\n[{table}{key}]"
+            yield from _toml(value, f"{table}{key}.")
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(each) for each in value) + "]"
+    # JSON's strings, numbers and booleans are TOML's.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _schema_rows(section: Section, table: str = "") -> Iterator[tuple[str, str, str, str]]:
+    for name, field in type(section).model_fields.items():
+        default = getattr(section, name)
+        if isinstance(default, Section):
+            yield f"[{table}{name}]", "table", "", field.description or ""
+            yield from _schema_rows(default, f"{table}{name}.")
+        else:
+            kind = field.annotation.__name__ if isinstance(field.annotation, type) else str(field.annotation)
+            yield f"{table}{name}", kind, json.dumps(default), field.description or ""
+
+
+@models_app.command("pull")
+def models_pull(name: Annotated[str, typer.Argument(help="`demo` or a hub name.")], as_json: AsJson = False) -> None:
+    """Fetch a model, convert it if need be, and check it."""
+    from rich.console import Console
+
+    from .engine import models
+    from .engine.progress import progress_on
+
+    folder = models.ensure(name, Paths.from_environment().models, progress_on(Console(stderr=True)))
+    if as_json:
+        _print_json(_model_row(models.check(folder)))
+    else:
+        typer.echo(f"{name} is at {folder}")
+
+
+@models_app.command("list")
+def models_list(as_json: AsJson = False) -> None:
+    """List the models that can be served without fetching anything."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from .engine import models
+
+    found = models.installed(Paths.from_environment().models)
+    if as_json:
+        _print_json([_model_row(model) for model in found])
+        return
+    table = Table("model", "architecture", "context", "size", "quantization", box=None, pad_edge=False)
+    for model in found:
+        size = f"{model.bytes / 1e9:.2f} GB"
+        table.add_row(model.name, model.architecture, str(model.context_tokens or ""), size, model.quantization or "")
+    Console().print(table if found else "no models yet; fetch one with `stoker models pull demo`")
+
+
+def _model_row(model: ModelInfo) -> dict[str, Any]:
+    return {**dataclasses.asdict(model), "path": str(model.path)}
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,18 @@
+"""The watchdog: the parent of the tree, which supervises and observes. No MLX, no user traffic.
+
+It must outlive everything it watches, so it holds no request and waits for no child. Read in this order:
+
+1. `restart`       when a child that ended is started again (pure);
+2. `child`         one process: spawn, output, TERM -> deadline -> KILL;
+3. `supervisor`    the state machine of one child, and its only writer;
+4. `engine_role`   what an engine child needs before it starts, and when it is ready;
+5. `service_role`  the same for the service;
+6. `door`          what is checked before the tree starts, and what is held while it runs;
+7. `tree`          startup -> run -> shutdown of all of them;
+8. `status`        what the tree says about itself, as frozen structs;
+9. `api`           the HTTP interface on loopback: status, metrics, restart;
+10. `client`       how the `stoker` command finds a running tree and talks to it.
+
+Beside them: `home` (files under `$STOKER_HOME`), `ports` (listening sockets), `log_output` (where every line of the
+tree goes), `metrics` (names, declared once), `errors`.
+"""

@@ -1,0 +1,63 @@
+"""What is checked before the tree starts, and what is held while it runs: the home, both ports, the model.
+
+Each check fails with one sentence that names the thing and the way out, and before anything of a running tree or a
+later start has been touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config import Config, Paths
+from ..engine import models
+from ..engine.progress import Progress
+from .home import held
+from .ports import ListeningSocket
+
+
+@dataclass(frozen=True)
+class Premises:
+    """Everything a tree needs from its machine, held by this process. `lock` is inherited by every child."""
+
+    config: Config
+    paths: Paths
+    lock: int
+    api: ListeningSocket
+    watchdog: ListeningSocket
+    model_name: str
+    model_path: Path | None
+
+
+@contextlib.contextmanager
+def premises(config: Config, paths: Paths, progress: Progress, say: Callable[[str], None]) -> Iterator[Premises]:
+    """Check and hold. `say` hears why it takes longer than usual.
+
+    Raises `HomeInUse`, `HomeUnusable`, `AddressUnavailable` or `ModelError`.
+    """
+    server, watchdog = config.server, config.watchdog
+    with contextlib.ExitStack() as stack:
+        # An orphan may use its whole drain deadline, as it would have under its own watchdog.
+        orphans_deadline_s = server.drain_deadline_s + watchdog.stop_deadline_s
+        lock = stack.enter_context(held(paths, orphans_deadline_s, lambda pid: say(_orphans(pid))))
+        api = ListeningSocket(server.host, server.port, "choose another with `--port`")
+        observed = ListeningSocket(watchdog.host, watchdog.port, "choose another with `--watchdog-port`")
+        for listening in (api, observed):
+            stack.callback(listening.close)
+            listening.open()
+        name, path = _model(config, paths, progress)
+        yield Premises(config, paths, lock, api, observed, name, path)
+
+
+def _model(config: Config, paths: Paths, progress: Progress) -> tuple[str, Path | None]:
+    """The name that clients see and the checked folder; the simulated engine has none."""
+    if config.engine.kind == "simulated":
+        return "simulated", None
+    path = models.ensure(config.engine.model, paths.models, progress)
+    return models.model_name(config.engine.model), path
+
+
+def _orphans(pid: int) -> str:
+    return f"waiting for the children of a `stoker serve` that is gone (pid {pid}) to end"

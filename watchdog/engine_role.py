@@ -1,0 +1,80 @@
+"""An engine as the watchdog's child: a new epoch and settings for each incarnation, ready when it says so itself."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+
+from ..config import EngineProcess, Paths
+from ..engine.client import SocketEngineClient
+from ..engine.protocol import Heartbeat, Ready, RequestEvent
+from .child import Launch
+from .home import EpochCounter, private_folder, write_private
+
+
+class EngineRole:
+    """One engine by name. Run `listen` as a task for as long as the tree lives."""
+
+    def __init__(
+        self, paths: Paths, template: EngineProcess, environment: Mapping[str, str], pass_fds: tuple[int, ...]
+    ) -> None:
+        """`template` is what each incarnation is told, but for its epoch."""
+        self._template = template
+        self._settings_file = paths.child_settings(self.name)
+        self._environment = environment
+        self._pass_fds = pass_fds
+        self._epochs = EpochCounter(paths.epoch(template.name))
+        self._client = SocketEngineClient(template.socket, self)
+        self._ready = asyncio.Event()
+        self.epoch = 0
+        self.heartbeat: Heartbeat | None = None
+
+    @property
+    def name(self) -> str:
+        return f"engine-{self._template.name}"
+
+    @property
+    def settings(self) -> EngineProcess:
+        return self._template
+
+    def launch(self) -> Launch:
+        self.epoch = self._epochs.next()
+        self.heartbeat = None
+        self._ready.clear()
+        private_folder(self._template.socket.parent)
+        self._template.socket.unlink(missing_ok=True)
+        settings = self._template.model_copy(update={"epoch": self.epoch})
+        write_private(self._settings_file, settings.model_dump_json().encode())
+        argv = (sys.executable, "-P", "-m", "stoker.engine", str(self._settings_file))
+        return Launch(argv, self._environment, self._pass_fds)
+
+    async def ready(self) -> None:
+        await self._ready.wait()
+
+    def circuit_opened(self) -> None:
+        """Nobody queues at an engine: the service answers for it."""
+
+    def clear_away(self) -> None:
+        """Remove the socket of an engine that was killed, and the folder that only a long home's socket needs."""
+        self._template.socket.unlink(missing_ok=True)
+        if self._template.socket.parent != self._settings_file.parent:
+            self._template.socket.parent.rmdir()
+
+    async def listen(self) -> None:
+        """Hear what the engine says about itself; ends only by cancellation."""
+        await self._client.run()
+
+    def engine_ready(self, ready: Ready) -> None:
+        if ready.epoch == self.epoch:
+            self._ready.set()
+
+    def engine_lost(self, reason: str) -> None:
+        """The end of the process says more; the supervisor waits for that."""
+
+    def engine_heartbeat(self, heartbeat: Heartbeat) -> None:
+        if heartbeat.epoch == self.epoch:
+            self.heartbeat = heartbeat
+
+    def engine_event(self, event: RequestEvent) -> None:
+        """The watchdog has no requests."""

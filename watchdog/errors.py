@@ -1,0 +1,31 @@
+"""What can stop the watchdog or a command that talks to it, one class a cause; each message is one sentence."""
+
+from __future__ import annotations
+
+
+class WatchdogError(Exception):
+    """Base of every error that this folder raises on purpose."""
+
+
+class HomeInUse(WatchdogError):
+    """Another `stoker serve` holds this `$STOKER_HOME`."""
+
+
+class HomeUnusable(WatchdogError):
+    """`$STOKER_HOME` cannot be created, written or trusted."""
+
+
+class AddressUnavailable(WatchdogError):
+    """A host and port cannot be listened on."""
+
+
+class ChildUnusable(WatchdogError):
+    """A child said, before the tree was ever ready, that no restart will help it."""
+
+
+class NotRunning(WatchdogError):
+    """No tree runs on this `$STOKER_HOME`."""
+
+
+class Refused(WatchdogError):
+    """The watchdog answered a command with an error."""

@@ -1,0 +1,99 @@
+"""Where every line of the tree goes: the children's and our own, as JSON lines, or for people on a terminal.
+
+A thread writes, so that a reader that stalls (a paused terminal, a full pipe) never stops the watchdog: what does not
+fit the queue is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import threading
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+MAX_QUEUED_LINES = 10_000
+CLOSE_DEADLINE_S = 2.0
+
+Record = dict[str, Any]
+
+
+class LogOutput:
+    """A text file to `structlog`, whose lines are JSON objects; `child_line` takes what a child printed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._render = for_people if stream.isatty() else json.dumps
+        self._queue: queue.Queue[Record | None] = queue.Queue(MAX_QUEUED_LINES)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._drain, name="log-output", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str) -> int:
+        """Called by `structlog` with one line."""
+        self._put(json.loads(line))
+        return len(line)
+
+    def flush(self) -> None:
+        """The thread flushes."""
+
+    def child_line(self, child: str, line: str) -> None:
+        """Pass on a line of a child, whatever it is."""
+        self._put(as_record(child, line))
+
+    def close(self) -> None:
+        """Write what is queued, but do not wait for a reader that stalls."""
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=CLOSE_DEADLINE_S)
+        self._thread.join(CLOSE_DEADLINE_S)
+
+    def _put(self, record: Record) -> None:
+        if self._dropped:
+            record["lines_dropped_before"] = self._dropped
+        try:
+            self._queue.put_nowait(record)
+            self._dropped = 0
+        except queue.Full:
+            self._dropped += 1
+
+    def _drain(self) -> None:
+        while (record := self._queue.get()) is not None:
+            # The reader may be gone for good (a closed terminal); supervision goes on without it.
+            with contextlib.suppress(OSError, ValueError):
+                self._stream.write(self._render(record) + "\n")
+                self._stream.flush()
+
+
+def as_record(child: str, line: str) -> Record:
+    """A child's line as a log record: its own when it is one, wrapped when it is plain text."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        record = {"event": "output", "line": line, "timestamp": datetime.now(UTC).isoformat()}
+    return {**record, "source": child}
+
+
+def for_people(record: Record) -> str:
+    """One line: `03:28:46 engine-default warning what_happened key=value`."""
+    rest = dict(record)
+    time = str(rest.pop("timestamp", ""))[11:19]
+    source = rest.pop("source", "")
+    level = rest.pop("level", "")
+    event = rest.pop("event", "")
+    if event == "output":
+        event = rest.pop("line", "")
+    if exception := rest.pop("exception", None):
+        rest["exception"] = _last_exception(exception)
+    details = " ".join(f"{key}={value}" for key, value in rest.items())
+    return " ".join(part for part in (time, f"{source:<15}", f"{level:<7}", event, details) if part)
+
+
+def _last_exception(exception: Any) -> str:
+    """`Type: message` out of structlog's structured traceback, or whatever it is."""
+    try:
+        return f"{exception[0]['exc_type']}: {exception[0]['exc_value']}"
+    except (KeyError, IndexError, TypeError):
+        return str(exception)

@@ -1,0 +1,84 @@
+"""The service as the watchdog's child: it inherits the listening socket, and is ready when it answers there."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+
+import aiohttp
+
+from ..config import EngineEndpoint, Paths, Server, ServiceProcess
+from .child import Launch
+from .home import write_private
+from .ports import ListeningSocket
+
+PROBE_TIMEOUT_S = 2.0
+PROBE_PAUSE_S = 0.02
+
+
+class ServiceRole:
+    """The one service of the tree."""
+
+    def __init__(
+        self,
+        *,
+        paths: Paths,
+        server: Server,
+        engine: EngineEndpoint,
+        listening: ListeningSocket,
+        http: aiohttp.ClientSession,
+        environment: Mapping[str, str],
+        pass_fds: tuple[int, ...],
+    ) -> None:
+        self._settings_file = paths.child_settings(self.name)
+        self._server = server
+        self._engine = engine
+        self._listening = listening
+        self._http = http
+        self._environment = environment
+        self._pass_fds = pass_fds
+
+    @property
+    def name(self) -> str:
+        return "service"
+
+    @property
+    def url(self) -> str:
+        return self._listening.url
+
+    def launch(self) -> Launch:
+        descriptor = self._listening.open().fileno()
+        settings = ServiceProcess(server=self._server, listen_fd=descriptor, engine=self._engine)
+        write_private(self._settings_file, settings.model_dump_json().encode())
+        argv = (sys.executable, "-P", "-m", "stoker.service", str(self._settings_file))
+        return Launch(argv, self._environment, pass_fds=(descriptor, *self._pass_fds))
+
+    async def ready(self) -> None:
+        await self._until_ok("/health/live")
+
+    def circuit_opened(self) -> None:
+        """Nobody will answer for a while: clients are refused rather than left to hang in the queue."""
+        self._listening.close()
+
+    async def takes_requests(self) -> bool:
+        """What the service itself says about the way to an engine."""
+        return await self._answers_ok("/health/ready")
+
+    async def takes_requests_soon(self) -> None:
+        """Returns when `takes_requests` would say so."""
+        await self._until_ok("/health/ready")
+
+    async def _until_ok(self, path: str) -> None:
+        while True:
+            if await self._answers_ok(path):
+                return
+            await asyncio.sleep(PROBE_PAUSE_S)
+
+    async def _answers_ok(self, path: str) -> bool:
+        timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
+        try:
+            async with self._http.get(self._listening.url + path, timeout=timeout) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False

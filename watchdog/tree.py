@@ -1,0 +1,200 @@
+"""The whole tree as a story: the children start, everything becomes ready, a signal comes, the children end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import aiohttp
+import msgspec
+import structlog
+
+from .. import __version__
+from ..config import EngineEndpoint, EngineProcess
+from ..engine import blas
+from .api import WatchdogApi
+from .door import Premises
+from .engine_role import EngineRole
+from .errors import ChildUnusable
+from .home import Serving, admin_token, serving_path, write_private
+from .log_output import LogOutput
+from .metrics import WatchdogMetrics
+from .service_role import ServiceRole
+from .status import Status, engine_status, service_status
+from .supervisor import State, Supervisor
+
+ENGINE_NAME = "default"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class SupervisedEngine:
+    """An engine's role and who plays it."""
+
+    role: EngineRole
+    supervisor: Supervisor
+
+
+async def serve(premises: Premises, output: LogOutput, on_ready: Callable[[Serving], None]) -> None:
+    """Run the tree until SIGTERM or SIGINT. `on_ready` is called once, when the first request can be answered.
+
+    Raises `ChildUnusable` when a child says before that moment that no restart will help it.
+    """
+    async with aiohttp.ClientSession() as http:
+        failure = await Tree(premises, http, output).run(on_ready)
+    if failure is not None:
+        raise ChildUnusable(failure)
+
+
+class Tree:
+    """Every supervisor, and what they share."""
+
+    def __init__(self, premises: Premises, http: aiohttp.ClientSession, output: LogOutput) -> None:
+        self._premises = premises
+        self._started_at = datetime.now(UTC)
+        self._stop = asyncio.Event()
+        metrics = WatchdogMetrics()
+        settings = premises.config.watchdog
+        stop_s = settings.stop_deadline_s
+        engine = _engine_role(premises)
+        counted = metrics.engine(premises.model_name)
+        self._engines = {
+            ENGINE_NAME: SupervisedEngine(engine, Supervisor(engine, settings, stop_s, counted, output.child_line))
+        }
+        self._service = _service_role(premises, http)
+        drain_s = premises.config.server.drain_deadline_s
+        self._service_supervisor = Supervisor(
+            self._service, settings, drain_s + stop_s, metrics.service(), output.child_line
+        )
+        self._supervisors = [self._service_supervisor, *(engine.supervisor for engine in self._engines.values())]
+        self._api = WatchdogApi(self, metrics.registry, admin_token(premises.paths))
+
+    async def run(self, on_ready: Callable[[Serving], None]) -> str | None:
+        """Start, serve, stop; returns why it could not even start, or None."""
+        self._hear_signals()
+        async with self._reachable() as serving, asyncio.TaskGroup() as tasks:
+            listening = [tasks.create_task(engine.role.listen()) for engine in self._engines.values()]
+            for supervisor in self._supervisors:
+                tasks.create_task(supervisor.run())
+            failure = await self._started_or_stopped()
+            if failure is None and not self._stop.is_set():
+                on_ready(serving)
+                await self._stop.wait()
+            await self._shut_down()
+            for task in listening:
+                task.cancel()
+        return failure
+
+    async def status(self) -> Status:
+        engines = tuple(engine_status(engine.role, engine.supervisor.snapshot()) for engine in self._engines.values())
+        service = service_status(self._service.url, self._service_supervisor.snapshot())
+        states = {service.state, *(engine.state for engine in engines)}
+        return Status(
+            ready=states == {State.READY} and await self._service.takes_requests(),
+            version=__version__,
+            home=str(self._premises.paths.home),
+            started_at=self._started_at,
+            engines=engines,
+            service=service,
+        )
+
+    def restart_engine(self, name: str) -> int:
+        engine = self._engines[name]
+        engine.supervisor.restart()
+        return engine.role.epoch
+
+    @contextlib.asynccontextmanager
+    async def _reachable(self) -> AsyncIterator[Serving]:
+        """Answer on the watchdog's port, and let commands know where that is."""
+        paths = self._premises.paths
+        serving = Serving(os.getpid(), self._premises.api.url, self._premises.watchdog.url)
+        async with self._api.serving(self._premises.watchdog.open()):
+            write_private(serving_path(paths), msgspec.json.encode(serving))
+            try:
+                yield serving
+            finally:
+                serving_path(paths).unlink(missing_ok=True)
+
+    def _hear_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop_signal, number)
+        # A terminal that closes must not end a server that is to run for days.
+        loop.add_signal_handler(signal.SIGHUP, lambda: log.info("hangup_ignored"))
+
+    def _on_stop_signal(self, number: signal.Signals) -> None:
+        if not self._stop.is_set():
+            log.info("stopping", signal=number.name)
+            self._stop.set()
+            return
+        log.warning("stopping_now", signal=number.name)
+        for supervisor in self._supervisors:
+            supervisor.hasten()
+
+    async def _started_or_stopped(self) -> str | None:
+        """Returns when the tree can answer, when it is to stop, or with the sentence of a child that cannot run."""
+        ready = asyncio.create_task(self._until_ready())
+        stop = asyncio.create_task(self._stop.wait())
+        failed = [asyncio.create_task(supervisor.until(State.FAILED)) for supervisor in self._supervisors]
+        tasks = [ready, stop, *failed]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        failures = [supervisor.snapshot() for supervisor in self._supervisors]
+        return next((child.failure for child in failures if child.state is State.FAILED), None)
+
+    async def _until_ready(self) -> None:
+        await asyncio.gather(*(supervisor.until(State.READY) for supervisor in self._supervisors))
+        await self._service.takes_requests_soon()
+
+    async def _shut_down(self) -> None:
+        """The service first, so that its streams can finish on the engine; then the engines."""
+        self._service_supervisor.stop()
+        await self._service_supervisor.until(State.STOPPED)
+        self._premises.api.close()
+        engines = [engine.supervisor for engine in self._engines.values()]
+        for supervisor in engines:
+            supervisor.stop()
+        await asyncio.gather(*(supervisor.until(State.STOPPED) for supervisor in engines))
+        for engine in self._engines.values():
+            engine.role.clear_away()
+
+
+def _engine_role(premises: Premises) -> EngineRole:
+    template = EngineProcess(
+        name=ENGINE_NAME,
+        model_name=premises.model_name,
+        model_path=premises.model_path,
+        socket=premises.paths.socket(ENGINE_NAME),
+        epoch=0,
+        engine=premises.config.engine,
+    )
+    return EngineRole(premises.paths, template, blas.preload_environment(os.environ), (premises.lock,))
+
+
+def _service_role(premises: Premises, http: aiohttp.ClientSession) -> ServiceRole:
+    engine = EngineEndpoint(
+        name=ENGINE_NAME,
+        model_name=premises.model_name,
+        model_path=premises.model_path,
+        socket=premises.paths.socket(ENGINE_NAME),
+        context_tokens=premises.config.engine.context_tokens,
+    )
+    server = premises.config.server
+    return ServiceRole(
+        paths=premises.paths,
+        server=server,
+        engine=engine,
+        listening=premises.api,
+        http=http,
+        environment=os.environ,
+        pass_fds=(premises.lock,),
+    )
