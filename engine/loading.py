@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 import mlx_lm.utils
 import structlog
-from mlx.utils import tree_flatten
+from mlx.utils import tree_reduce
 
 from ..config import EngineProcess
 from . import memory
@@ -27,9 +27,12 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
     hook_attention()
     try:
         model, config = mlx_lm.utils.load_model(settings.model_path)
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "safetensors" not in str(error):
+            # Not about the files: MLX itself failed, and a new process may fare better.
+            raise
         raise ModelError(f"cannot load the model in {settings.model_path}: {error}") from error
-    weights = sum(array.nbytes for _, array in tree_flatten(model.parameters()))
+    weights = mlx_lm.utils.tree_reduce(lambda total, array: total + array.nbytes, model.parameters(), 0)
     mode = probe_mode(model)
     log.info("model_loaded", model=settings.model_name, weights_bytes=weights, batching=mode.value)
     text_config = {**config, **config.get("text_config", {})}

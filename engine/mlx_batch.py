@@ -106,10 +106,10 @@ class MlxBatch:
         if rows != self._sampler_rows:
             self._sampler_rows = rows
             self._sampler = BatchSampler([row.spec.sampling for row in rows])
-        pieces = mx.split(inputs, len(rows))
+        pieces = inputs.split(len(rows))
         spans = [Span(row.state, piece, 1) for row, piece in zip(rows, pieces, strict=True)]
         tokens = self._sampler(forward(self._model, self._mode, spans), [row.position for row in rows])
-        mx.async_eval(tokens)
+        mx.async_eval(tokens)  # type: ignore[no-untyped-call]
         for row in rows:
             row.launched += 1
         return _Launch(rows, tokens)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import fcntl
 import functools
 import importlib.util
@@ -17,6 +16,7 @@ import os
 import re
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,9 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "vocab.json")
 _HEADER_LENGTH = struct.Struct("<Q")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ModelInfo:
-    """What a model's files say about it. `name` is what `--model` takes; `bytes` counts the weights."""
+    """What a model's files say about it. `name` is the hub's where it came from there; `bytes` counts the weights."""
 
     name: str
     path: Path
@@ -69,11 +69,11 @@ def model_name(model: str) -> str:
 
 
 def installed(folder: Path) -> list[ModelInfo]:
-    """Every usable model in `folder`, by name."""
+    """Every usable model in `folder`."""
     models = []
     for path in sorted(folder.glob("[!.]*/")):
         with contextlib.suppress(ModelError):
-            models.append(dataclasses.replace(check(path), name=path.name.replace("--", "/", 1)))
+            models.append(check(path))
     return models
 
 
@@ -89,7 +89,7 @@ def check(folder: Path) -> ModelInfo:
     if not any(any(folder.glob(pattern)) for pattern in _TOKENIZERS):
         raise ModelError(f"{folder} has no tokenizer (tokenizer.json); {_fetch_again(folder)}")
     return ModelInfo(
-        name=folder.name,
+        name=folder.name.replace("--", "/", 1),
         path=folder,
         architecture=architecture,
         context_tokens=_context_tokens(config),

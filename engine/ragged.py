@@ -40,7 +40,7 @@ Model = Callable[..., mx.array]
 """An mlx-lm model: ([rows, tokens] ids, cache=[one a layer]) -> [rows, tokens, vocabulary] logits."""
 
 _ATTENTION_CACHES = (KVCache, RotatingKVCache, QuantizedKVCache, ChunkedKVCache)
-_row_attention = mlx_lm_base.scaled_dot_product_attention
+_row_attention: Callable[..., mx.array] = mlx_lm_base.scaled_dot_product_attention
 
 
 class Mode(Enum):
@@ -111,12 +111,12 @@ class RaggedKV:
     def _rows_of(self, packed: mx.array) -> list[mx.array]:
         """[tokens, heads, 1, dim] to a [1, heads, count, dim] for each row."""
         if len(self.rows) == packed.shape[0]:
-            return mx.split(packed, len(self.rows))
+            return packed.split(len(self.rows))
         ends, end = [], 0
         for count in self.counts[:-1]:
             end += count
             ends.append(end)
-        return [_across(piece) for piece in mx.split(packed, ends)]
+        return [_across(piece) for piece in packed.split(tuple(ends))]
 
 
 def _across(piece: mx.array) -> mx.array:
@@ -140,12 +140,13 @@ def hook_attention() -> None:
             return cache.attend(queries, scale, mask, sinks)
         return _row_attention(queries, keys, values, cache=cache, scale=scale, mask=mask, sinks=sinks)
 
-    if mlx_lm_base.scaled_dot_product_attention is not _row_attention:
-        return
     for name, module in list(sys.modules.items()):
-        # Modules imported before us hold their own reference to the function.
-        if name.startswith("mlx_lm.models.") and hasattr(module, "scaled_dot_product_attention"):
-            module.scaled_dot_product_attention = attention
+        # `base` itself, and modules that were imported before us and hold their own reference to the function.
+        if (
+            name.startswith("mlx_lm.models.")
+            and getattr(module, "scaled_dot_product_attention", None) is _row_attention
+        ):
+            module.__dict__["scaled_dot_product_attention"] = attention
 
 
 def new_row(model: Model) -> RowState:
