@@ -32,7 +32,7 @@ def test_the_loader_is_asked_when_no_known_path_exists_and_threads_are_preferred
 
 def test_openblas_joins_what_is_preloaded_already() -> None:
     here = system(DEBIAN)
-    assert preload_environment({"HOME": "/root"}, here) == {"HOME": "/root", "LD_PRELOAD": DEBIAN}
+    assert preload_environment({"HOME": "/home/me"}, here) == {"HOME": "/home/me", "LD_PRELOAD": DEBIAN}
     assert preload_environment({"LD_PRELOAD": "libjemalloc.so"}, here) == {"LD_PRELOAD": f"libjemalloc.so:{DEBIAN}"}
 
 
