@@ -129,9 +129,9 @@ class Rig:
             return response.status, await response.text()
 
     async def until_status(self, path: str, status: int) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while (await self.get(path))[0] != status:
-                await asyncio.sleep(POLL_S)
+        async for _ in _polls():
+            if (await self.get(path))[0] == status:
+                return
 
     async def metric(self, name: str) -> float | None:
         """The value of one series, None when it is absent."""
@@ -140,9 +140,9 @@ class Rig:
         return None if found is None else float(found.group(1))
 
     async def until_metric(self, name: str, value: float) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while await self.metric(name) != value:
-                await asyncio.sleep(POLL_S)
+        async for _ in _polls():
+            if await self.metric(name) == value:
+                return
 
     @contextlib.asynccontextmanager
     async def post(self, body: dict[str, Any] | bytes) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -158,6 +158,14 @@ class Rig:
         async with self.post(body) as response:
             answer = await response.json()
             return response.status, answer["error"]
+
+
+async def _polls() -> AsyncIterator[None]:
+    """Moments to look at another process again, until it is too late."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            yield
+            await asyncio.sleep(POLL_S)
 
 
 def ask(text: str = "Tell me a story.", **more: Any) -> dict[str, Any]:

@@ -1,0 +1,117 @@
+"""Text of the simulated engine, of a real model's tokenizer, and of one request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+# The real package: the stand-in that the service imports in its own process must not get in other tests' way.
+import mlx_lm  # noqa: F401
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.service.errors import EngineLoading, InvalidMessages, TextModelError
+from stoker.service.model_text import load_model_text
+from stoker.service.schemas import Message, TextPart
+from stoker.service.text import ByteText, TextModel, TextWorker
+from stoker.service.transcript import Transcript
+from tests.tiny_models import TURN_END, make_tiny_llama
+
+
+def message(role: str, text: str) -> Message:
+    return Message.model_validate({"role": role, "content": text})
+
+
+def written(model: TextModel, ids: list[int]) -> str:
+    transcript = Transcript(model.detokenizer(), ())
+    return "".join(transcript.add([token]) for token in ids) + transcript.finish()
+
+
+@given(st.text())
+def test_bytes_give_every_text_back(text: str) -> None:
+    assert written(ByteText(), list(text.encode())) == text
+
+
+def test_half_a_character_is_held_back_until_it_is_whole() -> None:
+    detokenizer = ByteText().detokenizer()
+    assert [detokenizer.add(byte) for byte in "é!".encode()] == ["", "é", "!"]
+    detokenizer.add("é".encode()[0])
+    assert detokenizer.finish() == "\ufffd"
+
+
+def test_a_real_tokenizer_renders_the_chat_template_and_gives_text_back(tiny_model: Path) -> None:
+    model = load_model_text(tiny_model)
+    ids = model.encode([message("developer", "Be brief."), message("user", "Grüße")])
+    assert written(model, ids) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nGrüße<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert TURN_END in model.stop_ids
+
+
+def test_stop_ids_of_both_configurations_are_used(tmp_path: Path) -> None:
+    folder = make_tiny_llama(tmp_path / "model", layers=1)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [65, 66]}))
+    assert {65, 66, TURN_END} <= set(load_model_text(folder).stop_ids)
+
+
+def with_template(folder: Path, template: str | None, source: Path) -> Path:
+    shutil.copytree(source, folder)
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
+    return folder
+
+
+def test_a_template_that_refuses_names_the_messages(tiny_model: Path, tmp_path: Path) -> None:
+    template = "{{ raise_exception('roles must alternate') }}"
+    model = load_model_text(with_template(tmp_path / "strict", template, tiny_model))
+    with pytest.raises(InvalidMessages, match="roles must alternate") as caught:
+        model.encode([message("user", "x")])
+    assert caught.value.param == "messages"
+
+
+def test_a_model_without_a_chat_template_is_not_one_to_chat_with(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(TextModelError, match="chat template"):
+        load_model_text(with_template(tmp_path / "base", None, tiny_model))
+
+
+def test_the_parts_of_a_message_are_one_text() -> None:
+    parts = [TextPart(type="text", text="a"), TextPart(type="text", text="b")]
+    assert ByteText().encode([Message(role="user", content=parts)]) == list(b"user: ab\nassistant: ")
+
+
+async def test_nothing_is_encoded_before_the_tokenizer_is_there() -> None:
+    worker = TextWorker(None)
+    with pytest.raises(EngineLoading):
+        await worker.encode([message("user", "x")])
+    await worker.load()
+    assert await worker.encode([message("user", "x")])
+    worker.close()
+
+
+async def test_a_long_prompt_does_not_hold_up_the_event_loop(tiny_model: Path) -> None:
+    worker = TextWorker(tiny_model)
+    await worker.load()
+    encoding = asyncio.create_task(worker.encode([message("user", "word " * 200_000)]))
+    turns = 0
+    while not encoding.done():
+        turns += 1
+        await asyncio.sleep(0)
+    worker.close()
+    assert len(await encoding) > 1_000_000
+    assert turns > 10
+
+
+def test_a_transcript_counts_the_tokens_it_used_and_stops_at_a_stop_string() -> None:
+    transcript = Transcript(ByteText().detokenizer(), ["END"])
+    assert transcript.add(b"so E") == "so "
+    assert transcript.add(b"NDless") == ""
+    assert (transcript.stopped, transcript.tokens, transcript.finish()) == (True, 6, "")
+
+
+def test_a_transcript_lets_go_of_what_was_no_stop_string_after_all() -> None:
+    transcript = Transcript(ByteText().detokenizer(), ["END"])
+    assert transcript.add(b"the EN") == "the "
+    assert transcript.finish() == "EN"
