@@ -177,7 +177,7 @@ class Supervisor:
         spawned = time.monotonic()
         ready_since = None
         deadline_s = self._settings.start_deadline_s
-        async with _running(child.exited(), self._role.ready(), self._wished.wait()) as (exited, ready, wished):
+        async with running(child.exited(), self._role.ready(), self._wished.wait()) as (exited, ready, wished):
             await asyncio.wait({exited, ready, wished}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not exited.done():
                 await ready
@@ -259,12 +259,10 @@ class Supervisor:
 
 
 @contextlib.asynccontextmanager
-async def _running(*coroutines: Coroutine[None, None, object]) -> AsyncIterator[tuple[asyncio.Task[object], ...]]:
+async def running(*coroutines: Coroutine[None, None, object]) -> AsyncIterator[tuple[asyncio.Task[object], ...]]:
     """The coroutines as tasks that end with the block."""
-    tasks = tuple(asyncio.create_task(coroutine) for coroutine in coroutines)
-    try:
+    async with asyncio.TaskGroup() as group:
+        tasks = tuple(group.create_task(coroutine) for coroutine in coroutines)
         yield tasks
-    finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)

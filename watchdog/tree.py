@@ -26,7 +26,7 @@ from .log_output import LogOutput
 from .metrics import WatchdogMetrics
 from .service_role import ServiceRole
 from .status import Status, engine_status, service_status
-from .supervisor import State, Supervisor
+from .supervisor import State, Supervisor, running
 
 ENGINE_NAME = "default"
 
@@ -92,17 +92,25 @@ class Tree:
         return failure
 
     async def status(self) -> Status:
+        service_ready = await self._service_takes_requests()
         engines = tuple(engine_status(engine.role, engine.supervisor.snapshot()) for engine in self._engines.values())
         service = service_status(self._service.url, self._service_supervisor.snapshot())
         states = {service.state, *(engine.state for engine in engines)}
         return Status(
-            ready=states == {State.READY} and await self._service.takes_requests(),
+            ready=service_ready and states == {State.READY},
             version=__version__,
             home=str(self._premises.paths.home),
             started_at=self._started_at,
             engines=engines,
             service=service,
         )
+
+    async def _service_takes_requests(self) -> bool:
+        """Ask it, but not once it has died: nobody answers in the queue of a socket that waits for the next one."""
+        gone = self._service_supervisor.until(*set(State) - {State.READY})
+        async with running(self._service.takes_requests(), gone) as (answer, left):
+            await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+            return answer.done() and bool(await answer)
 
     def restart_engine(self, name: str) -> int:
         engine = self._engines[name]
@@ -139,15 +147,9 @@ class Tree:
 
     async def _started_or_stopped(self) -> str | None:
         """Returns when the tree can answer, when it is to stop, or with the sentence of a child that cannot run."""
-        ready = asyncio.create_task(self._until_ready())
-        stop = asyncio.create_task(self._stop.wait())
-        failed = [asyncio.create_task(supervisor.until(State.FAILED)) for supervisor in self._supervisors]
-        tasks = [ready, stop, *failed]
-        try:
+        failed = (supervisor.until(State.FAILED) for supervisor in self._supervisors)
+        async with running(self._until_ready(), self._stop.wait(), *failed) as tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
         failures = [supervisor.snapshot() for supervisor in self._supervisors]
         return next((child.failure for child in failures if child.state is State.FAILED), None)
 

@@ -1,0 +1,70 @@
+"""The tree ends: asked to, or killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.e2e.conftest import ServeTree
+from tests.e2e.running import SIMULATED, RunningTree, get, gone, stoker, until_gone
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_tree_ends_at_once_and_leaves_nothing(tree: RunningTree, number: signal.Signals) -> None:
+    pids = tree.pids()
+    assert len(pids) == 3
+    asked = time.monotonic()
+    assert tree.stop(number) == 0
+    assert time.monotonic() - asked < 5
+    assert all(map(gone, pids))
+    assert {path.name for path in tree.paths.run.iterdir()} == {
+        "serve.lock",
+        "default.epoch",
+        "engine-default.json",
+        "service.json",
+    }
+    assert tree.paths.lock.read_text() == ""
+
+
+async def test_the_children_of_a_killed_watchdog_end_by_themselves(tree: RunningTree) -> None:
+    pids = tree.pids()
+    tree.stop(signal.SIGKILL)
+    await until_gone(*pids)
+
+
+def test_a_tree_comes_up_again_after_its_watchdog_was_killed(tree: RunningTree) -> None:
+    tree.stop(signal.SIGKILL)
+    told = stoker(tree.home, "status")
+    assert told.returncode == 1
+    assert "no stoker runs" in told.stderr
+    tree.start()
+    assert tree.until_ready(2).epoch == 2
+
+
+def test_a_second_signal_hastens_a_tree_whose_child_does_not_end(serve_tree: ServeTree) -> None:
+    tree = serve_tree(SIMULATED + "stop_deadline_s = 600")
+    pid = tree.client.status().service.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    tree.process.send_signal(signal.SIGTERM)
+    tree.until(lambda status: status.service.state == "stopping")
+    assert tree.stop(signal.SIGTERM) == 0
+    assert gone(pid)
+
+
+def test_a_child_that_does_not_end_is_killed_after_its_deadline(serve_tree: ServeTree) -> None:
+    tree = serve_tree(SIMULATED + "stop_deadline_s = 0.1")
+    pid = tree.engine().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    assert tree.stop() == 0
+    assert gone(pid)
+
+
+def test_a_terminal_that_closes_does_not_end_the_tree(tree: RunningTree) -> None:
+    tree.process.send_signal(signal.SIGHUP)
+    assert get(f"{tree.api}/health/live")[0] == 200
+    assert tree.client.status().ready
