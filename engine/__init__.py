@@ -12,5 +12,8 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 8. `server`     the process around the loop: socket, heartbeats, signals;
 9. `simulated`  a deterministic loop with injectable faults that speaks the same protocol.
 
-Importing this package, `protocol`, `wire` or `client` never imports MLX.
+Beside them, for the processes that start an engine: `models` (fetch, check and list models; `pull` and `demo_model` do
+the fetching, `progress` tells a person) and `blas` (OpenBLAS on Linux).
+
+Importing this package, `protocol`, `wire`, `client`, `models`, `pull`, `progress` or `blas` never imports MLX.
 """

@@ -30,6 +30,8 @@ DEMO_NAME = "smollm2-135m-instruct"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "vocab.json")
 _HEADER_LENGTH = struct.Struct("<Q")
+# The format's own bound; a file of another kind would name some enormous number there.
+_MAX_HEADER_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,12 @@ def ensure(model: str, folder: Path, progress: Progress) -> Path:
         raise ModelError(f"{model!r} is neither `demo`, nor a folder here, nor a hub name such as `org/name`")
     target = folder / model.replace("/", "--")
     if not target.exists():
-        _fetch(model, target, progress)
+        try:
+            _fetch(model, target, progress)
+        except OSError as error:
+            raise ModelError(
+                f"cannot put {model} into {folder}: {error}; mend that, or set STOKER_HOME to another folder"
+            ) from error
     return check(target).path
 
 
@@ -169,11 +176,13 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _check_safetensors(file: Path) -> None:
     """A file's header says how long its data is (https://github.com/huggingface/safetensors#format)."""
-    size = file.stat().st_size
     try:
+        size = file.stat().st_size
         with file.open("rb") as stream:
             (length,) = _HEADER_LENGTH.unpack(stream.read(_HEADER_LENGTH.size))
-            header = json.loads(stream.read(min(length, size)))
+            if length > _MAX_HEADER_BYTES:
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(stream.read(length))
         data = max((entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"), default=0)
     except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"the weights {file} cannot be read ({error}); {_fetch_again(file.parent)}") from error

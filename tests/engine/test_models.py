@@ -82,6 +82,11 @@ def truncated(folder: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 
 
+def dangling(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to(folder / "absent")
+
+
 def with_config(**changes: Any) -> Callable[[Path], None]:
     return lambda folder: change_config(folder, **changes)
 
@@ -106,7 +111,10 @@ INDEX = json.dumps({"weight_map": {"a": "model.safetensors", "b": "model-00002-o
         ),
         pytest.param(truncated, "are cut off at \\d+ of \\d+ bytes", id="truncated weights"),
         pytest.param(with_text("model.safetensors", "x"), "cannot be read", id="weights of three bytes"),
-        pytest.param(with_text("model.safetensors", "not a safetensors file"), "cannot be read", id="other weights"),
+        pytest.param(
+            with_text("model.safetensors", "not a safetensors file"), "a header of \\d+ bytes", id="other weights"
+        ),
+        pytest.param(dangling, "cannot be read .*No such file", id="weights linked to nowhere"),
         pytest.param(without("tokenizer.json"), "has no tokenizer", id="no tokenizer"),
     ],
 )
@@ -178,6 +186,12 @@ def test_a_fetched_model_that_is_damaged_never_appears(
     with pytest.raises(ModelError, match="cut off"):
         models.ensure("org/tiny", tmp_path, progress)
     assert not (tmp_path / "org--tiny").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, progress: RecordedProgress) -> None:
+    (tmp_path / "models").write_text("a file where the folder should be")
+    with pytest.raises(ModelError, match=r"cannot put demo into .*/models: .*set STOKER_HOME"):
+        models.ensure("demo", tmp_path / "models", progress)
 
 
 def test_a_second_fetch_waits_for_the_first_and_takes_its_model(

