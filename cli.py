@@ -105,12 +105,13 @@ def _overrides(port: int | None, watchdog_port: int | None, model: str | None) -
 
 
 def _greet(serving: Serving, model: str) -> None:
+    """Nobody may be listening any more (`stoker serve | head -1`), which is no reason to end."""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "What is the capital of France?"}]})
-    typer.echo(
-        f"Stoker is ready: {serving.api}/v1 serves {model}; the watchdog is at {serving.watchdog}/status\n"
-        f"Try:  curl {serving.api}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
-    )
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        typer.echo(
+            f"Stoker is ready: {serving.api}/v1 serves {model}; the watchdog is at {serving.watchdog}/status\n"
+            f"Try:  curl {serving.api}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+        )
 
 
 @app.command()

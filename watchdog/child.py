@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-MAX_LINE_BYTES = 4096
+MAX_LINE_BYTES = 16 * 1024  # a structured traceback fits
 # How long output may go on after the child's end: only a grandchild that left the group can hold the pipe open.
 OUTPUT_DEADLINE_S = 1.0
 

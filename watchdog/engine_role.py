@@ -70,7 +70,8 @@ class EngineRole:
             self._ready.set()
 
     def engine_lost(self, reason: str) -> None:
-        """The end of the process says more; the supervisor waits for that."""
+        """What it said last is no longer so; whether it died, the supervisor sees at the process."""
+        self.heartbeat = None
 
     def engine_heartbeat(self, heartbeat: Heartbeat) -> None:
         if heartbeat.epoch == self.epoch:

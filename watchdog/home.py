@@ -46,15 +46,18 @@ def private_folder(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace the file in one step; only this user can read it."""
+    """Replace the file in one step; only this user can read it. Raises `HomeUnusable`."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content)
         draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise HomeUnusable(
+            f"cannot write {path}: {error.strerror}; make room or mend its permissions, or set another STOKER_HOME"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -66,7 +69,12 @@ def held(paths: Paths, orphans_deadline_s: float, on_wait: Callable[[int], None]
     a dead holder. Raises `HomeInUse` with the holder's pid.
     """
     private_folder(paths.run)
-    lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise HomeUnusable(
+            f"cannot open {paths.lock}: {error.strerror}; mend that or set another STOKER_HOME"
+        ) from error
     try:
         _lock(lock, paths, time.monotonic() + orphans_deadline_s, on_wait)
         os.ftruncate(lock, 0)
@@ -118,8 +126,8 @@ class EpochCounter:
         self._epoch += 1
         try:
             write_private(self._path, str(self._epoch).encode())
-        except OSError as error:
-            log.warning("epoch_not_kept", path=str(self._path), error=str(error))
+        except HomeUnusable as error:
+            log.warning("epoch_not_kept", error=str(error))
         return self._epoch
 
     def _read(self) -> int:

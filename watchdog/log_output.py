@@ -88,7 +88,12 @@ def for_people(record: Record) -> str:
     if exception := rest.pop("exception", None):
         rest["exception"] = _last_exception(exception)
     details = " ".join(f"{key}={value}" for key, value in rest.items())
-    return " ".join(part for part in (time, f"{source:<15}", f"{level:<7}", event, details) if part)
+    return _printable(" ".join(part for part in (time, f"{source:<15}", f"{level:<7}", event, details) if part))
+
+
+def _printable(text: str) -> str:
+    """What a client sent may be in a log line; it must not steer the terminal or make up lines of its own."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def _last_exception(exception: Any) -> str:

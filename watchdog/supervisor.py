@@ -24,7 +24,7 @@ from .death import Cause, Death
 from .errors import WatchdogError
 from .restart import Past, decide
 
-KEPT_DEATHS = 20
+KEPT_DEATHS = 10
 
 log = structlog.get_logger(__name__)
 
@@ -129,7 +129,8 @@ class Supervisor:
         self._wished.set()
 
     def hasten(self) -> None:
-        """Give a child that is stopping no more time."""
+        """Stop, and give the child no time for it."""
+        self.stop()
         if self._child is not None:
             self._child.kill()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .status import EngineStatus, ServiceStatus, Status
@@ -12,8 +13,8 @@ def show(tree: Status, console: Console) -> None:
     """Print one line a child, then why a child stays away."""
     table = Table("child", "state", "pid", "epoch", "restarts", "last restart", box=None, pad_edge=False)
     for engine in tree.engines:
-        table.add_row(f"engine {engine.name} ({engine.model})", *_cells(engine, str(engine.epoch)))
-    table.add_row(f"service {tree.service.url}", *_cells(tree.service, ""))
+        table.add_row(*map(escape, (f"engine {engine.name} ({engine.model})", *_cells(engine, str(engine.epoch)))))
+    table.add_row(*map(escape, (f"service {tree.service.url}", *_cells(tree.service, ""))))
     console.print("ready" if tree.ready else "not ready", style="green" if tree.ready else "red")
     console.print(table)
     for failure in (*(engine.failure for engine in tree.engines), tree.service.failure):

@@ -1,0 +1,112 @@
+"""The watchdog's HTTP interface, over a tree that only pretends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from stoker.watchdog import metrics
+from stoker.watchdog.api import WatchdogApi
+from stoker.watchdog.death import Cause
+from stoker.watchdog.ports import ListeningSocket
+from stoker.watchdog.status import ServiceStatus, Status
+from stoker.watchdog.supervisor import State
+
+TOKEN = "let-me-in"
+STATUS = Status(
+    ready=False,
+    version="1",
+    home="/home",
+    started_at=datetime(2026, 1, 2, tzinfo=UTC),
+    engines=(),
+    service=ServiceStatus(None, State.STARTING, "http://127.0.0.1:8000", 0, None, None),
+)
+
+
+class Pretence:
+    def __init__(self) -> None:
+        self.restarted: list[str] = []
+
+    async def status(self) -> Status:
+        return STATUS
+
+    def restart_engine(self, name: str) -> int:
+        if name != "default":
+            raise KeyError(name)
+        self.restarted.append(name)
+        return 7
+
+
+class Asked:
+    """The interface, and who asks it."""
+
+    def __init__(self, tree: Pretence, counted: metrics.WatchdogMetrics, http: aiohttp.ClientSession) -> None:
+        self.tree = tree
+        self.counted = counted
+        self.http = http
+
+    async def restart(self, name: str, authorization: str | None) -> tuple[int, Any]:
+        headers = {} if authorization is None else {"Authorization": authorization}
+        async with self.http.post(f"/engines/{name}/restart", headers=headers) as response:
+            return response.status, await response.json()
+
+
+@pytest.fixture
+async def asked() -> AsyncIterator[Asked]:
+    tree, counted = Pretence(), metrics.WatchdogMetrics()
+    listening = ListeningSocket("127.0.0.1", 0, "")
+    api = WatchdogApi(tree, counted.registry, TOKEN)
+    async with api.serving(listening.open()), aiohttp.ClientSession(listening.url) as http:
+        yield Asked(tree, counted, http)
+    listening.close()
+
+
+async def test_the_status_is_what_the_tree_says(asked: Asked) -> None:
+    async with asked.http.get("/status") as response:
+        assert msgspec.json.decode(await response.read(), type=Status) == STATUS
+
+
+async def test_a_restart_with_the_token_is_accepted(asked: Asked) -> None:
+    assert await asked.restart("default", f"Bearer {TOKEN}") == (202, {"engine": "default", "epoch": 7})
+    assert asked.tree.restarted == ["default"]
+
+
+@pytest.mark.parametrize("authorization", [None, TOKEN, "Bearer wrong", "Bearer \N{LATIN SMALL LETTER E WITH ACUTE}"])
+async def test_a_restart_without_the_token_is_refused(asked: Asked, authorization: str | None) -> None:
+    status, body = await asked.restart("default", authorization)
+    assert (status, body["error"]["code"]) == (401, "unauthorized")
+    assert asked.tree.restarted == []
+
+
+async def test_an_unknown_engine_is_named(asked: Asked) -> None:
+    status, body = await asked.restart("other", f"Bearer {TOKEN}")
+    assert (status, body["error"]["code"]) == (404, "no_such_engine")
+    assert "`other`" in body["error"]["message"]
+
+
+async def test_every_declared_metric_is_exported_under_its_name(asked: Asked) -> None:
+    for child in (asked.counted.engine("tiny"), asked.counted.service()):
+        child.entered(State.READY)
+        child.restarted(Cause.KILLED)
+        child.became_ready(0.3)
+    async with asked.http.get("/metrics") as response:
+        families = {family.name: family for family in text_string_to_metric_families(await response.text())}
+    declared = [value for name, value in vars(metrics).items() if name.startswith(("ENGINE_", "SERVICE_"))]
+    assert sorted(families) == sorted(name.removesuffix("_total") for name in declared)
+    states = {sample.labels["state"]: sample.value for sample in families["stoker_engine_state"].samples}
+    assert states == {state: float(state == "ready") for state in State}
+    restarts = {sample.labels["reason"]: sample.value for sample in families["stoker_service_restarts"].samples}
+    assert restarts == {cause: float(cause == "killed") for cause in Cause}
+
+
+async def test_metrics_are_open_metrics_for_who_asks_for_them(asked: Asked) -> None:
+    headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    async with asked.http.get("/metrics", headers=headers) as response:
+        assert response.content_type == "application/openmetrics-text"
+        assert (await response.text()).endswith("# EOF\n")
