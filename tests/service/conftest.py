@@ -1,4 +1,4 @@
-"""Rigs that are gone when their test is."""
+"""Rigs that are gone when their test is, and Hypothesis without a clock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.service.rig import Rig
+
+# Whoever else uses this machine decides how long an example takes.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture

@@ -196,15 +196,18 @@ async def text_of(stream: AsyncIterator[dict[str, Any]], at_least: int | None = 
     return text
 
 
-async def raw_connection(rig: Rig, body: dict[str, Any], receive_buffer_bytes: int | None = None) -> socket.socket:
-    """A request sent on a bare socket, for clients that misbehave."""
-    client = socket.socket()
-    if receive_buffer_bytes is not None:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-    client.setblocking(False)
-    loop = asyncio.get_running_loop()
-    await loop.sock_connect(client, ("127.0.0.1", rig.port))
-    data = json.dumps(body).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {rig.url}\r\nContent-Length: {len(data)}\r\n\r\n"
-    await loop.sock_sendall(client, head.encode() + data)
-    return client
+@contextlib.asynccontextmanager
+async def raw_connection(
+    rig: Rig, body: dict[str, Any], receive_buffer_bytes: int | None = None
+) -> AsyncIterator[socket.socket]:
+    """A request sent on a bare socket, for clients that misbehave; closed at the end, if not before."""
+    with socket.socket() as client:
+        if receive_buffer_bytes is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, ("127.0.0.1", rig.port))
+        data = json.dumps(body).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {rig.url}\r\nContent-Length: {len(data)}\r\n\r\n"
+        await loop.sock_sendall(client, head.encode() + data)
+        yield client

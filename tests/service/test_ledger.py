@@ -312,4 +312,4 @@ class EngineComesAndGoes(RuleBasedStateMachine):
 
 
 TestEngineComesAndGoes = EngineComesAndGoes.TestCase
-TestEngineComesAndGoes.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestEngineComesAndGoes.settings = settings(max_examples=50, stateful_step_count=30)
