@@ -85,10 +85,14 @@ def test_every_problem_is_told_at_once(paths: Paths) -> None:
 def test_every_key_is_documented() -> None:
     schema = Config.model_json_schema()
     tables = {"": schema, **schema["$defs"]}
-    keys = [
-        (table, key, "description" in value) for table in tables for key, value in tables[table]["properties"].items()
+    # A table without words of its own takes those of its class.
+    silent = [
+        (table, key)
+        for table in tables
+        for key, value in tables[table]["properties"].items()
+        if not {"description", "$ref"} & set(value)
     ]
-    assert [(table, key) for table, key, documented in keys if not documented] == []
+    assert silent == []
 
 
 def test_every_key_of_every_table_is_known() -> None:

@@ -41,9 +41,8 @@ def test_children_of_a_dead_holder_are_waited_for(paths: Paths) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     with held(paths, 0, no_wait) as lock:
-        orphan = subprocess.Popen(
-            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,), stderr=subprocess.DEVNULL
-        )
+        command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        orphan = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(lock,))
     paths.lock.write_text(str(dead.pid))
     assert orphan.stdin is not None
     waited: list[int] = []
