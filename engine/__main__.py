@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import uvloop
@@ -26,7 +27,11 @@ def main() -> None:
     async def serve() -> int:
         return await EngineServer(settings, load).run()
 
-    sys.exit(uvloop.run(serve()))
+    code = uvloop.run(serve())
+    sys.stderr.flush()
+    # Not `sys.exit`: the step thread may still be inside MLX, and a C++ thread that meets the interpreter's end aborts
+    # the process ("terminate called without an active exception"), so that the exit code would be SIGABRT's.
+    os._exit(code)
 
 
 def _simulated(settings: EngineProcess) -> Batch:
