@@ -66,16 +66,17 @@ async def _open(
     )
     feed = Feed(context.server.max_buffered_events, on_overflow=lambda: _cut(request))
     transcript = Transcript(text.detokenizer(), asked.stop or ())
-    context.ledger.add(order, feed)
+    call = Call(
+        request=request,
+        asked=asked,
+        answer=openai.Answer(order.id, context.model_name, int(time.time())),
+        generation=Generation(order.id, context.ledger, feed, transcript),
+        prompt_tokens=len(prompt),
+        patience_s=context.server.keepalive_s,
+    )
     try:
-        yield Call(
-            request=request,
-            asked=asked,
-            answer=openai.Answer(order.id, context.model_name, int(time.time())),
-            generation=Generation(order.id, context.ledger, feed, transcript),
-            prompt_tokens=len(prompt),
-            patience_s=context.server.keepalive_s,
-        )
+        context.ledger.add(order, feed)
+        yield call
     finally:
         # Nothing happens if the request has ended; if not, its client has left.
         context.ledger.cancel(order.id)

@@ -1,4 +1,9 @@
-"""Everything that a client can be told when something is wrong: one class a cause, each with its HTTP form."""
+"""Everything that a client can be told when something is wrong: one class a cause, each with its HTTP form.
+
+400 is for what cannot be understood or is not served here, 422 for a field with a wrong type or value; both name the
+field in `param`. Overload and restarts are 429 and 503 with `Retry-After`, never 400: agents would take that for a
+fault of their request and shorten it.
+"""
 
 from __future__ import annotations
 

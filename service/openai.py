@@ -58,9 +58,10 @@ class Answer:
         """The whole answer at once."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish.value}
-        return orjson.dumps(self._envelope("chat.completion") | {"choices": [choice], "usage": usage})
+        return orjson.dumps(self.envelope("chat.completion") | {"choices": [choice], "usage": usage})
 
-    def _envelope(self, kind: str) -> dict[str, Any]:
+    def envelope(self, kind: str) -> dict[str, Any]:
+        """The fields that the whole answer and every chunk of it share."""
         return {
             "id": self.id,
             "object": kind,
@@ -77,7 +78,7 @@ class Chunks:
     """
 
     def __init__(self, answer: Answer, include_usage: bool) -> None:
-        self._head = orjson.dumps(answer._envelope("chat.completion.chunk"))[:-1]
+        self._head = orjson.dumps(answer.envelope("chat.completion.chunk"))[:-1]
         self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         # Almost every chunk differs in its text alone, so the rest of it is made once.
         self._before_text = b"data: " + self._head + b',"choices":[{"index":0,"delta":{"content":'

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from .errors import EngineLoading
 from .schemas import Message
 
 
@@ -80,9 +79,8 @@ class TextWorker:
 
     @property
     def model(self) -> TextModel:
-        """Raises `EngineLoading` before `load` has ended."""
-        if self._model is None:
-            raise EngineLoading("the model's tokenizer is still loading; try again in a moment")
+        """Only when `ready`."""
+        assert self._model is not None, "nobody is admitted before the tokenizer is there"
         return self._model
 
     async def load(self) -> None:

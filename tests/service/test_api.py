@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import aiohttp
 import openai
@@ -14,6 +15,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from stoker.config import Server, Simulated
 from tests.service.rig import Rig, ask, delta, events, text_of
+from tests.service.templates import with_template
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]
 
@@ -160,6 +162,21 @@ async def test_before_the_first_engine_is_there_it_says_so(make_rig: Callable[..
         assert response.status == 503
         assert int(response.headers["Retry-After"]) > 0
         assert (await response.json())["error"]["code"] == "engine_loading"
+
+
+async def test_an_error_nobody_foresaw_is_logged_without_the_prompt_and_answered_without_the_cause(
+    make_rig: Callable[..., Rig], tiny_model: Path, tmp_path: Path
+) -> None:
+    broken = with_template(tiny_model, tmp_path / "broken", "{{ messages[0]['content'] + 1 }}")
+    log = tmp_path / "service.log"
+    rig = make_rig(model_path=broken)
+    await rig.start_service(log=log)
+    await rig.start_engine()
+    status, error = await rig.error(ask("a secret"))
+    assert (status, error["code"]) == (500, "internal_error")
+    assert "concatenate" not in error["message"]
+    assert "concatenate" in log.read_text()
+    assert "a secret" not in log.read_text()
 
 
 async def test_metrics_count_requests_and_relay_the_engine(rig: Rig) -> None:

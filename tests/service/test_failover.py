@@ -28,7 +28,7 @@ async def streamed(rig: Rig, text: str, begun: asyncio.Event | None = None) -> s
 
 
 async def test_a_stream_goes_on_exactly_after_its_engine_was_killed_three_times(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(simulated=Simulated(step_s=0.005))
+    rig = make_rig(simulated=Simulated(step_s=0.003))
     await rig.start()
     expected = await undisturbed(rig, "A long one, please.")
     assert len(expected) > 100
@@ -46,7 +46,7 @@ async def test_a_stream_goes_on_exactly_after_its_engine_was_killed_three_times(
 
 
 async def test_many_streams_and_a_whole_answer_survive_the_same_death(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(simulated=Simulated(step_s=0.005), max_running=3)
+    rig = make_rig(simulated=Simulated(step_s=0.002), max_running=3)
     await rig.start()
     questions = [f"Question {number}" for number in range(6)]
     expected = await asyncio.gather(*(undisturbed(rig, question) for question in questions))
@@ -107,3 +107,19 @@ async def test_nothing_of_a_dead_engine_is_exported(make_rig: Callable[..., Rig]
     await rig.kill_engine()
     assert await rig.metric("stoker_engine_batch_size") is None
     assert await rig.metric("stoker_engine_steps_total") is None
+
+
+async def test_a_service_that_was_killed_is_back_behind_the_same_door_with_the_same_engine(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig()
+    await rig.start()
+    expected = await undisturbed(rig, "Hello")
+    assert rig.service is not None
+    rig.service.kill()
+    await rig.service.wait()
+    knocking = asyncio.create_task(rig.get("/health/live"))
+    await rig.start_service()
+    assert (await knocking)[0] == 200, "who came in between waited in the listening socket's queue"
+    await rig.until_status("/health/ready", 200)
+    assert await undisturbed(rig, "Hello") == expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 
 # The real package: the stand-in that the service imports in its own process must not get in other tests' way.
@@ -13,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.service.errors import EngineLoading, InvalidMessages, TextModelError
+from stoker.service.errors import InvalidMessages, TextModelError
 from stoker.service.model_text import load_model_text
 from stoker.service.schemas import Message, TextPart
 from stoker.service.text import ByteText, TextModel, TextWorker
 from stoker.service.transcript import Transcript
+from tests.service.templates import with_template
 from tests.tiny_models import TURN_END, make_tiny_llama
 
 
@@ -57,16 +57,9 @@ def test_stop_ids_of_both_configurations_are_used(tmp_path: Path) -> None:
     assert {65, 66, TURN_END} <= set(load_model_text(folder).stop_ids)
 
 
-def with_template(folder: Path, template: str | None, source: Path) -> Path:
-    shutil.copytree(source, folder)
-    path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
-    return folder
-
-
 def test_a_template_that_refuses_names_the_messages(tiny_model: Path, tmp_path: Path) -> None:
     template = "{{ raise_exception('roles must alternate') }}"
-    model = load_model_text(with_template(tmp_path / "strict", template, tiny_model))
+    model = load_model_text(with_template(tiny_model, tmp_path / "strict", template))
     with pytest.raises(InvalidMessages, match="roles must alternate") as caught:
         model.encode([message("user", "x")])
     assert caught.value.param == "messages"
@@ -74,7 +67,7 @@ def test_a_template_that_refuses_names_the_messages(tiny_model: Path, tmp_path: 
 
 def test_a_model_without_a_chat_template_is_not_one_to_chat_with(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(TextModelError, match="chat template"):
-        load_model_text(with_template(tmp_path / "base", None, tiny_model))
+        load_model_text(with_template(tiny_model, tmp_path / "base", None))
 
 
 def test_the_parts_of_a_message_are_one_text() -> None:
@@ -82,11 +75,11 @@ def test_the_parts_of_a_message_are_one_text() -> None:
     assert ByteText().encode([Message(role="user", content=parts)]) == list(b"user: ab\nassistant: ")
 
 
-async def test_nothing_is_encoded_before_the_tokenizer_is_there() -> None:
+async def test_a_worker_is_ready_when_its_tokenizer_is_loaded() -> None:
     worker = TextWorker(None)
-    with pytest.raises(EngineLoading):
-        await worker.encode([message("user", "x")])
+    assert not worker.ready
     await worker.load()
+    assert worker.ready
     assert await worker.encode([message("user", "x")])
     worker.close()
 
