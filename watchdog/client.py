@@ -9,6 +9,8 @@ import time
 import urllib.error
 import urllib.request
 from http.client import HTTPException
+from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -21,6 +23,8 @@ from .supervisor import State
 TIMEOUT_S = 10.0
 POLL_S = 0.1
 _SETTLED = {State.READY, State.CIRCUIT_OPEN, State.FAILED}
+
+T = TypeVar("T")
 
 
 class _Restarting(msgspec.Struct, frozen=True):
@@ -50,11 +54,11 @@ class WatchdogClient:
 
     def status(self) -> Status:
         """The whole tree now. Raises `NotRunning`."""
-        return msgspec.json.decode(self._ask("GET", "/status"), type=Status)
+        return _decode(self._ask("GET", "/status"), Status)
 
     def restart_engine(self, name: str) -> int:
         """Begin a planned restart; returns the epoch that ends. Raises `NotRunning` or `Refused`."""
-        return msgspec.json.decode(self._ask("POST", f"/engines/{name}/restart"), type=_Restarting).epoch
+        return _decode(self._ask("POST", f"/engines/{quote(name, safe='')}/restart"), _Restarting).epoch
 
     def settled(self, engine: str, after_epoch: int) -> EngineStatus:
         """Wait for a later incarnation than `after_epoch` that is ready, or for the news that there is none to come."""
@@ -86,6 +90,13 @@ class WatchdogClient:
 
     def _not_running(self) -> NotRunning:
         return NotRunning(f"no stoker runs on {self._paths.home}; start it with `stoker serve`, or set STOKER_HOME")
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise Refused(f"the watchdog's answer is not understood ({error}); is it of another version?") from error
 
 
 def _message(body: bytes, code: int) -> str:

@@ -79,8 +79,10 @@ def held(paths: Paths, orphans_deadline_s: float, on_wait: Callable[[int], None]
         _lock(lock, paths, time.monotonic() + orphans_deadline_s, on_wait)
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
-        yield lock
-        os.ftruncate(lock, 0)
+        try:
+            yield lock
+        finally:
+            os.ftruncate(lock, 0)
     finally:
         os.close(lock)
 

@@ -82,6 +82,10 @@ class RunningTree:
         """Everything that the tree has logged so far."""
         return [json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines()]
 
+    async def until_logged(self, words: str) -> None:
+        """Wait for a line of the log."""
+        await eventually(lambda: words in self._log.read_text(encoding="utf-8"))
+
     def engine(self) -> EngineStatus:
         """The one engine, now."""
         (engine,) = self.client.status().engines
@@ -136,6 +140,11 @@ def gone(pid: int) -> bool:
 
 async def until_gone(*pids: int) -> None:
     """Wait for the end of processes that are not our children."""
+    await eventually(lambda: all(map(gone, pids)))
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait for something outside this process that has no event."""
     async with asyncio.timeout(DEADLINE_S):
-        while not all(map(gone, pids)):  # noqa: ASYNC110  # the system has no event for this
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)

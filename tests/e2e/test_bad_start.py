@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from pathlib import Path
 
@@ -74,6 +75,19 @@ def test_an_unsupported_architecture_is_named(tmp_path: Path) -> None:
     (model / "config.json").write_text('{"model_type": "perceptron"}')
     sentence = refused(tmp_path, "[server]\nport = 0\n[watchdog]\nport = 0", "--model", str(model))
     assert "`perceptron`" in sentence
+
+
+def test_a_model_that_no_restart_can_help_ends_the_tree_with_the_childs_own_words(
+    tmp_path: Path, tiny_model: Path
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    (model / "tokenizer.json").write_text("{}")
+    (tmp_path / "stoker.toml").write_text("[server]\nport = 0\n[watchdog]\nport = 0", encoding="utf-8")
+    told = stoker(tmp_path, "serve", "--model", str(model))
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.splitlines()[-1].startswith(f"stoker: service cannot run: cannot load the tokenizer in {model}")
+    assert not {"serve.json", "default.sock"} & {path.name for path in (tmp_path / "run").iterdir()}
+    assert (tmp_path / "run" / "serve.lock").read_text() == ""
 
 
 def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:

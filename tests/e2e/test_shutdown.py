@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -33,6 +34,22 @@ async def test_the_children_of_a_killed_watchdog_end_by_themselves(tree: Running
     pids = tree.pids()
     tree.stop(signal.SIGKILL)
     await until_gone(*pids)
+
+
+async def test_a_new_tree_waits_for_what_is_left_of_one_whose_watchdog_was_killed(tree: RunningTree) -> None:
+    status = tree.client.status()
+    service, engine = status.service.pid, status.engines[0].pid
+    assert service is not None
+    assert engine is not None
+    os.kill(service, signal.SIGSTOP)
+    tree.stop(signal.SIGKILL)
+    # Each child sees the end for itself: a stuck one holds no other's lifeline.
+    await until_gone(engine)
+    coming_up = asyncio.create_task(asyncio.to_thread(tree.start))
+    await tree.until_logged("waiting for the children of a `stoker serve` that is gone")
+    os.kill(service, signal.SIGCONT)
+    await coming_up
+    assert gone(service)
 
 
 def test_a_tree_comes_up_again_after_its_watchdog_was_killed(tree: RunningTree) -> None:

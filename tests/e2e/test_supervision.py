@@ -126,6 +126,12 @@ def test_a_restart_on_request_waits_until_the_engine_is_ready_and_does_not_count
         assert (engine["last_restart"]["reason"], engine["last_restart"]["exit_code"]) == ("requested", 0)
 
 
+def test_an_engine_that_does_not_exist_cannot_be_restarted(tree: RunningTree) -> None:
+    told = stoker(tree.home, "engine", "restart", "no such/engine")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "there is no engine `no such/engine`" in told.stderr
+
+
 def test_epochs_go_on_where_the_last_tree_ended(serve_tree: ServeTree) -> None:
     tree = serve_tree()
     tree.stop()
