@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -28,10 +29,10 @@ def main() -> None:
         return await EngineServer(settings, load).run()
 
     code = uvloop.run(serve())
-    sys.stderr.flush()
-    # Not `sys.exit`: the step thread may still be inside MLX, and a C++ thread that meets the interpreter's end aborts
-    # the process ("terminate called without an active exception"), so that the exit code would be SIGABRT's.
-    os._exit(code)
+    # The step thread may still be inside MLX, and a C++ thread that meets the interpreter's end aborts the process
+    # ("terminate called without an active exception"): the exit code would be SIGABRT's. So that end is skipped.
+    atexit.register(os._exit, code)
+    sys.exit(code)
 
 
 def _simulated(settings: EngineProcess) -> Batch:
