@@ -45,13 +45,14 @@ def premises(config: Config, paths: Paths, progress: Progress, say: Callable[[st
         api = ListeningSocket(server.host, server.port, "choose another with `--port`")
         observed = ListeningSocket(watchdog.host, watchdog.port, "choose another with `--watchdog-port`")
         for listening in (api, observed):
-            listening.open()
-            listening.close()
-        # A model can take long to fetch; clients are refused meanwhile, not left to hang in a queue.
-        name, path = _model(config, paths, progress)
-        for listening in (api, observed):
             stack.callback(listening.close)
             listening.open()
+        # A model can take long to fetch; clients are refused meanwhile, not left to hang in a queue.
+        api.close()
+        observed.close()
+        name, path = _model(config, paths, progress)
+        api.open()
+        observed.open()
         yield Premises(config, paths, lock, api, observed, name, path)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import socket
 
+import psutil
+
 from .errors import AddressUnavailable
 
 BACKLOG = 1024
@@ -59,5 +61,19 @@ class ListeningSocket:
 
     def _explain(self, error: OSError) -> str:
         if error.errno == errno.EADDRINUSE:
-            return f"port {self._port} on {self._host} is in use already; stop what listens there, or {self._way_out}"
+            return (
+                f"port {self._port} on {self._host} is in use by {_listener(self._port)}; stop that, or {self._way_out}"
+            )
         return f"cannot listen on {self._host} port {self._port}: {error.strerror}; {self._way_out}"
+
+
+def _listener(port: int) -> str:
+    """Who listens on the port, where the system tells us (macOS tells only root, Linux only about one's own)."""
+    try:
+        for connection in psutil.net_connections("tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+            if listens and connection.pid:
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+    except psutil.Error:
+        pass
+    return "another program"

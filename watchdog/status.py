@@ -90,4 +90,5 @@ def _last_restart(deaths: tuple[Death, ...]) -> LastRestart | None:
     if not deaths:
         return None
     death = deaths[-1]
-    return LastRestart(death.reason, death.at, death.exit_code, death.ready_after_s, death.log_tail)
+    ready_after_s = None if death.ready_after_s is None else round(death.ready_after_s, 3)
+    return LastRestart(death.reason, death.at, death.exit_code, ready_after_s, death.log_tail)

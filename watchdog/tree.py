@@ -150,8 +150,8 @@ class Tree:
         failed = (supervisor.until(State.FAILED) for supervisor in self._supervisors)
         async with running(self._until_ready(), self._stop.wait(), *failed) as tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        failures = [supervisor.snapshot() for supervisor in self._supervisors]
-        return next((child.failure for child in failures if child.state is State.FAILED), None)
+        children = [supervisor.snapshot() for supervisor in self._supervisors]
+        return next((child.failure for child in children if child.state is State.FAILED), None)
 
     async def _until_ready(self) -> None:
         await asyncio.gather(*(supervisor.until(State.READY) for supervisor in self._supervisors))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 
 import pytest
 
@@ -30,8 +32,19 @@ def test_clients_queue_while_nobody_answers() -> None:
 def test_a_port_in_use_is_refused_with_the_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(AddressUnavailable, match=f"port {port} on 127.0.0.1 is in use already.*try another"):
+        with pytest.raises(
+            AddressUnavailable, match=f"port {port} on 127.0.0.1 is in use by .*; stop that, or try another"
+        ):
             ListeningSocket("127.0.0.1", port, "try another").open()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS tells only root who listens")
+def test_who_has_the_port_is_named() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(AddressUnavailable, match=rf"\(pid {os.getpid()}\)"),
+    ):
+        ListeningSocket("127.0.0.1", taken.getsockname()[1], "").open()
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
