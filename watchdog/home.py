@@ -79,10 +79,7 @@ def held(paths: Paths, orphans_deadline_s: float, on_wait: Callable[[int], None]
         _lock(lock, paths, time.monotonic() + orphans_deadline_s, on_wait)
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
-        try:
-            yield lock
-        finally:
-            os.ftruncate(lock, 0)
+        yield lock
     finally:
         os.close(lock)
 
@@ -112,6 +109,7 @@ def _lock(lock: int, paths: Paths, deadline: float, on_wait: Callable[[int], Non
 
 
 def _holder(lock: int) -> int | None:
+    """Who wrote its pid into the lock last; nobody removes it, because children may hold the lock longer."""
     text = os.pread(lock, 32, 0)
     return int(text) if text.isdigit() else None
 

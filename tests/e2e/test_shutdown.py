@@ -27,7 +27,6 @@ def test_an_idle_tree_ends_at_once_and_leaves_nothing(tree: RunningTree, number:
         "engine-default.json",
         "service.json",
     }
-    assert tree.paths.lock.read_text() == ""
 
 
 async def test_the_children_of_a_killed_watchdog_end_by_themselves(tree: RunningTree) -> None:
