@@ -50,13 +50,10 @@ class Batch(Protocol):
     def add(self, spec: RowSpec) -> None:
         """Make room for a row; nothing is computed yet."""
 
-    def prefill(self, chunks: Sequence[Chunk]) -> None:
-        """Compute these pieces of the rows' sequences."""
+    def step(self, chunks: Sequence[Chunk]) -> list[Sampled]:
+        """Launch one step, then wait for the step launched before it and return the tokens it drew.
 
-    def decode(self, ids: Sequence[str]) -> list[Sampled]:
-        """Launch one decode step for these rows; return the tokens of the step launched before it.
-
-        With no ids, only collects. A row that was removed since the last launch yields nothing.
+        With no chunks, only collects. A row that was removed since its launch yields nothing.
         """
 
     def remove(self, row_id: str) -> None:

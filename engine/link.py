@@ -41,10 +41,14 @@ Inbound = Command | OwnerGone | Stop
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the step thread last said about itself. `last_step_at` is on the monotonic clock, in seconds."""
+    """What the step thread last said about itself.
+
+    `progress_at`, on the monotonic clock in seconds, is when its last step ended or, if later, when work reached it
+    while it was idle; None while the model loads.
+    """
 
     steps: int = 0
-    last_step_at: float | None = None
+    progress_at: float | None = None
     running: int = 0
     waiting: int = 0
     memory: Memory = field(default_factory=Memory)

@@ -12,7 +12,7 @@ from . import memory
 from .errors import ModelError
 from .mlx_batch import MlxBatch
 from .protocol import Limits
-from .ragged import hook_attention, probe_mode
+from .ragged import RaggedModel, hook_attention
 
 DEFAULT_CONTEXT_TOKENS = 8192
 """For a model whose configuration names no window."""
@@ -32,9 +32,9 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
             # Not about the files: MLX itself failed, and a new process may fare better.
             raise
         raise ModelError(f"cannot load the model in {settings.model_path}: {error}") from error
-    weights = mlx_lm.utils.tree_reduce(lambda total, array: total + array.nbytes, model.parameters(), 0)
-    mode = probe_mode(model)
-    log.info("model_loaded", model=settings.model_name, weights_bytes=weights, batching=mode.value)
+    weights: int = tree_reduce(lambda total, array: total + array.nbytes, model.parameters(), 0)  # type: ignore[no-untyped-call]
+    ragged = RaggedModel.probe(model)
+    log.info("model_loaded", model=settings.model_name, weights_bytes=weights, batching=ragged.mode.value)
     text_config = {**config, **config.get("text_config", {})}
     window = int(text_config.get("max_position_embeddings") or DEFAULT_CONTEXT_TOKENS)
     engine = settings.engine
@@ -45,4 +45,4 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
     )
     vocabulary = int(text_config["vocab_size"])
     mx.clear_cache()
-    return MlxBatch(model, mode, name=settings.model_name, limits=limits, vocabulary=vocabulary, weights=weights)
+    return MlxBatch(ragged, name=settings.model_name, limits=limits, vocabulary=vocabulary, weights=weights)

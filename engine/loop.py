@@ -41,6 +41,10 @@ class Request:
     """Tokens produced in this incarnation."""
 
     @property
+    def known(self) -> int:
+        return len(self.submit.prompt) + len(self.submit.emitted)
+
+    @property
     def position(self) -> int:
         return len(self.submit.emitted) + self.tokens
 
@@ -55,8 +59,9 @@ class EngineLoop:
         self._clock = clock
         self._requests: dict[str, Request] = {}
         self._outbox: list[OwnedEvent] = []
+        self._launched: list[tuple[Request, Chunk]] = []
         self._steps = 0
-        self._last_step_at: float | None = None
+        self._progress_at = clock()
         self._memory = batch.memory()
         self._memory_read_at = clock()
 
@@ -64,16 +69,21 @@ class EngineLoop:
         """Step for as long as there is work; sleep on the inbox when there is none."""
         self._link.ready(self._batch.model, self._batch.limits)
         while self._receive():
+            # What is about to run is told before it runs: a first step that hangs must show its work as pending.
+            self._flush()
             if not self._scheduler.idle:
                 self._step()
-            self._flush()
+                self._flush()
 
     def _receive(self) -> bool:
         """Obey everything that arrived; False after `Stop`."""
-        for inbound in self._link.receive(wait=self._scheduler.idle):
+        was_idle = self._scheduler.idle
+        for inbound in self._link.receive(wait=was_idle):
             if isinstance(inbound, Stop):
                 return False
             self._obey(inbound)
+        if was_idle:
+            self._progress_at = self._clock()
         return True
 
     def _obey(self, inbound: Inbound) -> None:
@@ -92,15 +102,9 @@ class EngineLoop:
             self._outbox.append(OwnedEvent(owner, refusal))
             return
         now = self._clock()
-        self._requests[submit.id] = Request(owner, submit, now)
-        self._scheduler.add(
-            Row(
-                id=submit.id,
-                prefill=len(submit.prompt) + len(submit.emitted) - 1,
-                budget=submit.max_tokens - len(submit.emitted),
-                arrived_at=now,
-            )
-        )
+        self._requests[submit.id] = request = Request(owner, submit, now)
+        budget = submit.max_tokens - len(submit.emitted)
+        self._scheduler.add(Row(submit.id, request.known, budget, arrived_at=now))
 
     def _refusal(self, submit: Submit) -> Rejected | None:
         if submit.id in self._requests:
@@ -131,18 +135,19 @@ class EngineLoop:
         plan = self._scheduler.plan(self._clock())
         for row_id in plan.admit:
             self._admit(row_id)
-        tokens = self._batch.decode(plan.decode)
+        finished, self._launched = self._launched, [(self._requests[chunk.id], chunk) for chunk in plan.chunks]
+        drawn = self._batch.step(plan.chunks)
         self._scheduler.apply(plan)
-        for sampled in tokens:
+        for request, chunk in finished:
+            self._report_prefill(request, chunk)
+        for sampled in drawn:
             self._hand_out(sampled)
-        # The tokens above must not wait for the prefill below.
-        self._flush()
-        if plan.prefill:
-            self._batch.prefill(plan.prefill)
-        for chunk in plan.prefill:
-            self._report_prefill(chunk)
+        if self._scheduler.idle:
+            # The step under way was launched for rows that have ended since; let go of what it holds.
+            self._batch.step(())
+            self._launched = []
         self._steps += 1
-        self._last_step_at = self._clock()
+        self._progress_at = self._clock()
 
     def _admit(self, row_id: str) -> None:
         request = self._requests[row_id]
@@ -162,15 +167,13 @@ class EngineLoop:
         if request.position == request.submit.max_tokens:
             self._finish(sampled.id, FinishReason.LENGTH)
 
-    def _report_prefill(self, chunk: Chunk) -> None:
-        request = self._requests.get(chunk.id)
-        if request is None:
+    def _report_prefill(self, request: Request, chunk: Chunk) -> None:
+        if self._requests.get(chunk.id) is not request or chunk.start >= request.known:
             return
-        total = len(request.submit.prompt) + len(request.submit.emitted) - 1
         done = chunk.start + chunk.count
-        if done == total:
+        if done == request.known:
             request.prefilled_at = self._clock()
-        self._emit(request, Prefill(chunk.id, done=done, total=total, cached=0))
+        self._emit(request, Prefill(chunk.id, done=done, total=request.known, cached=0))
 
     def _cancel(self, request_id: str) -> None:
         if request_id in self._requests:
@@ -193,7 +196,7 @@ class EngineLoop:
             queue_s=admitted_at - request.arrived_at,
             prefill_s=prefilled_at - admitted_at,
             decode_s=now - prefilled_at,
-            computed_tokens=len(request.submit.prompt) + len(request.submit.emitted),
+            computed_tokens=request.known if request.prefilled_at is not None else 0,
         )
 
     def _emit(self, request: Request, event: RequestEvent) -> None:
@@ -203,12 +206,12 @@ class EngineLoop:
         self._link.send(self._outbox)
         self._outbox = []
         now = self._clock()
-        if self._scheduler.idle or now - self._memory_read_at >= MEMORY_READING_PERIOD_S:
+        if now - self._memory_read_at >= MEMORY_READING_PERIOD_S:
             self._memory = self._batch.memory()
             self._memory_read_at = now
         self._link.reading = Reading(
             steps=self._steps,
-            last_step_at=self._last_step_at,
+            progress_at=self._progress_at,
             running=self._scheduler.running,
             waiting=self._scheduler.waiting,
             memory=self._memory,

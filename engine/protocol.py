@@ -106,8 +106,9 @@ class Ready(Word, frozen=True, tag=True):
 class Heartbeat(Word, frozen=True, tag=True):
     """Sent on a clock by a thread that never touches MLX; every number is a cached reading.
 
-    `steps` counts finished engine steps; `last_step_age` is None before the first. A growing age while `running` or
-    `waiting` is above 0 means a stall, however well this thread feels.
+    `steps` counts finished engine steps. `last_step_age` is the time since the last one ended or, if later, since work
+    reached the idle engine; None while the model loads. A growing age while `running` or `waiting` is above 0 means a
+    stall, however well this thread feels.
     """
 
     epoch: int

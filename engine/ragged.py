@@ -1,12 +1,13 @@
 """One forward pass for rows of different lengths, without padding a row to a stranger's length.
 
 Left-padded batches make every row pay for the longest. Here the linear layers see all new tokens of all rows at once
-([tokens, 1, hidden], each token its own batch entry with its own rotary offset), and only attention goes row by row,
-each over its own KV. Attention reaches us because mlx-lm's models call `base.scaled_dot_product_attention` with their
-cache; `hook_attention` puts ours there before a model is imported, and ours differs only for `RaggedKV`.
+([tokens, 1, hidden], each token its own batch entry with its own rotary offset), be they a piece of a prompt or the
+next token of a stream, and only attention goes row by row, each over its own KV. Attention reaches us because
+mlx-lm's models call `base.scaled_dot_product_attention` with their cache; `hook_attention` puts ours there before a
+model is imported, and ours differs only for `RaggedKV`.
 
-Not every model allows this, so `probe_mode` compares each way of batching with row-by-row logits when a model is
-loaded, and takes the fastest one that is right:
+Not every model allows this, so `RaggedModel.probe` compares each way of batching with row-by-row logits when a model
+is loaded, and takes the fastest one that is right:
 
 - PACKED:  rows of any token counts in one pass (attention-only models);
 - GROUPED: single-token rows in one pass, longer pieces alone (models with recurrent state);
@@ -15,15 +16,18 @@ loaded, and takes the fastest one that is right:
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import accumulate
 from typing import Any
 
 import mlx.core as mx
 import mlx_lm.models.base as mlx_lm_base
 import structlog
+from mlx.nn.layers.base import Module
 from mlx_lm.models.cache import (
     ArraysCache,
     CacheList,
@@ -35,9 +39,6 @@ from mlx_lm.models.cache import (
 )
 
 log = structlog.get_logger(__name__)
-
-Model = Callable[..., mx.array]
-"""An mlx-lm model: ([rows, tokens] ids, cache=[one a layer]) -> [rows, tokens, vocabulary] logits."""
 
 _ATTENTION_CACHES = (KVCache, RotatingKVCache, QuantizedKVCache, ChunkedKVCache)
 _row_attention: Callable[..., mx.array] = mlx_lm_base.scaled_dot_product_attention
@@ -57,15 +58,6 @@ class RowState:
 
     caches: list[Any]
     length: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """New tokens of one row, [count] ids."""
-
-    row: RowState
-    ids: mx.array
-    count: int
 
 
 class RaggedMask(tuple[Any, ...]):
@@ -149,63 +141,121 @@ def hook_attention() -> None:
             module.__dict__["scaled_dot_product_attention"] = attention
 
 
-def new_row(model: Model) -> RowState:
-    """A row with nothing in it."""
-    return RowState(make_prompt_cache(model))
+class _FinalNorm(Module):
+    """A model's last norm, which drops the tokens whose logits nobody wants before the output layer sees them."""
+
+    def __init__(self, norm: Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._norm = norm
+        self._keep: mx.array | None = None
+
+    @contextlib.contextmanager
+    def keeping(self, tokens: mx.array | None) -> Iterator[None]:
+        """Inside the block only these tokens pass (None: all); a pass that raises leaves nothing narrowed."""
+        self._keep = tokens
+        try:
+            yield
+        finally:
+            self._keep = None
+
+    def __call__(self, hidden: mx.array) -> mx.array:
+        normed: mx.array = self._norm(hidden if self._keep is None else hidden[self._keep])
+        return normed
 
 
-def forward(model: Model, mode: Mode, spans: Sequence[Span]) -> mx.array:
-    """Run all spans; returns the logits of each span's last token, [spans, vocabulary], lazily.
+class RaggedModel:
+    """An mlx-lm model and how its rows may share a pass."""
 
-    The rows' caches grow by their spans. Whoever does not evaluate the logits does not pay for them.
-    """
-    if mode is Mode.PACKED and len(spans) > 1:
-        return _packed(model, spans)
-    together = (
-        [] if mode is not Mode.GROUPED else [i for i, span in enumerate(spans) if span.count == 1 and span.row.length]
-    )
-    if len(together) < 2:
-        return mx.concatenate([_alone(model, span) for span in spans])
-    logits = dict(zip(together, mx.split(_grouped(model, [spans[i] for i in together]), len(together)), strict=True))
-    return mx.concatenate([logits[i] if i in logits else _alone(model, span) for i, span in enumerate(spans)])
+    def __init__(self, model: Any, mode: Mode) -> None:
+        self._model = model
+        self.mode = mode
+        self._final_norm = _wrap_final_norm(model) if mode is Mode.PACKED else None
 
+    @classmethod
+    def probe(cls, model: Any) -> RaggedModel:
+        """The fastest mode in which this model's logits are those of its rows alone.
 
-def _alone(model: Model, span: Span) -> mx.array:
-    logits = model(span.ids[None], cache=span.row.caches)
-    span.row.length += span.count
-    return logits[:, -1]
+        Two short rows go through it; this is also the model's first compilation. Ids 0 to 7 must be tokens.
+        """
+        alone = cls(model, Mode.ROWWISE)
+        attends_only = all(isinstance(cache, _ATTENTION_CACHES) for cache in alone.new_row().caches)
+        candidate = cls(model, Mode.PACKED if attends_only else Mode.GROUPED)
+        expected = _probe_logits(alone)
+        try:
+            right = bool(mx.all(mx.abs(_probe_logits(candidate) - expected) < 0.1 * mx.std(expected)))
+        except Exception as error:
+            # Whatever a model raises when it meets a ragged batch, it does not take one.
+            log.info("ragged_batch_refused", mode=candidate.mode.value, error=repr(error))
+            right = False
+        return candidate if right else alone
 
+    def new_row(self) -> RowState:
+        """A row with nothing in it."""
+        return RowState(make_prompt_cache(self._model))
 
-def _packed(model: Model, spans: Sequence[Span]) -> mx.array:
-    rows, counts = [span.row for span in spans], [span.count for span in spans]
-    positions = [row.length + i for row, count in zip(rows, counts, strict=True) for i in range(count)]
-    offset = mx.array(positions)
-    layers = [RaggedKV(caches, counts, offset) for caches in zip(*(row.caches for row in rows), strict=True)]
-    logits = model(mx.concatenate([span.ids for span in spans])[:, None], cache=layers)[:, -1]
-    for span in spans:
-        span.row.length += span.count
-    if len(positions) == len(spans):
+    def forward(
+        self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
+    ) -> mx.array:
+        """Append `counts[i]` of `ids` (flat, [sum(counts)]) to row i, for all rows; lazily.
+
+        Returns the logits of the last token of each row whose index is in `wanted`, [wanted, vocabulary].
+        """
+        if self.mode is Mode.PACKED and len(rows) > 1:
+            logits = self._packed(rows, counts, ids, wanted)
+        else:
+            logits = self._separate(rows, counts, ids, wanted)
+        for row, count in zip(rows, counts, strict=True):
+            row.length += count
         return logits
-    return logits[mx.array(_last_of_each(counts))]
+
+    def _packed(
+        self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
+    ) -> mx.array:
+        offset = mx.array([row.length + i for row, count in zip(rows, counts, strict=True) for i in range(count)])
+        layers = [RaggedKV(caches, counts, offset) for caches in zip(*(row.caches for row in rows), strict=True)]
+        ends = list(accumulate(counts))
+        keep = mx.array([ends[i] - 1 for i in wanted], dtype=mx.int32) if len(wanted) < ends[-1] else None
+        if self._final_norm is None:
+            logits: mx.array = self._model(ids[:, None], cache=layers)
+            return logits[:, -1] if keep is None else logits[keep, -1]
+        with self._final_norm.keeping(keep):
+            logits = self._model(ids[:, None], cache=layers)
+        return logits[:, -1]
+
+    def _separate(
+        self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
+    ) -> mx.array:
+        """Single-token rows as a group where the mode has groups; every other row by itself."""
+        pieces = ids.split(tuple(accumulate(counts))[:-1])
+        group = [i for i, row in enumerate(rows) if counts[i] == 1 and row.length] if self.mode is Mode.GROUPED else []
+        logits: dict[int, mx.array] = {}
+        if len(group) > 1:
+            together = self._grouped([rows[i] for i in group], mx.concatenate([pieces[i] for i in group]))
+            logits = dict(zip(group, together.split(len(group)), strict=True))
+        for i, row in enumerate(rows):
+            if i not in logits:
+                logits[i] = self._model(pieces[i][None], cache=row.caches)[:, -1]
+        return mx.concatenate([logits[i] for i in wanted]) if wanted else mx.zeros((0, 0))
+
+    def _grouped(self, rows: Sequence[RowState], ids: mx.array) -> mx.array:
+        offset = mx.array([row.length for row in rows])
+        layers = [_gather(caches, offset) for caches in zip(*(row.caches for row in rows), strict=True)]
+        logits: mx.array = self._model(ids[:, None], cache=layers)[:, -1]
+        for index, row in enumerate(rows):
+            row.caches = [_scatter(layer, index) for layer in layers]
+        return logits
 
 
-def _last_of_each(counts: Iterable[int]) -> list[int]:
-    ends, end = [], 0
-    for count in counts:
-        end += count
-        ends.append(end - 1)
-    return ends
-
-
-def _grouped(model: Model, spans: Sequence[Span]) -> mx.array:
-    rows = [span.row for span in spans]
-    offset = mx.array([row.length for row in rows])
-    layers = [_gather(caches, offset) for caches in zip(*(row.caches for row in rows), strict=True)]
-    logits = model(mx.concatenate([span.ids for span in spans])[:, None], cache=layers)[:, -1]
-    for index, row in enumerate(rows):
-        row.caches = [_scatter(layer, index) for layer in layers]
-        row.length += 1
-    return logits
+def _wrap_final_norm(model: Any) -> _FinalNorm | None:
+    """Found where nearly all of mlx-lm's models have it; others pay for the logits of every token."""
+    inner = getattr(getattr(model, "language_model", model), "model", None)
+    norm = getattr(inner, "norm", None)
+    if isinstance(norm, _FinalNorm):
+        return norm
+    if inner is None or not isinstance(norm, Module):
+        return None
+    inner.norm = wrapped = _FinalNorm(norm)
+    return wrapped
 
 
 def _gather(caches: Sequence[Any], offset: mx.array) -> Any:
@@ -225,30 +275,12 @@ def _scatter(layer: Any, index: int) -> Any:
     return layer.rows[index] if isinstance(layer, RaggedKV) else layer.extract(index)
 
 
-def probe_mode(model: Model) -> Mode:
-    """The fastest mode in which this model's logits are those of its rows alone.
-
-    Two short rows go through it once; this is also the model's first compilation. Ids 0 to 7 must be tokens.
-    """
-    attends_only = all(isinstance(cache, _ATTENTION_CACHES) for cache in new_row(model).caches)
-    candidate = Mode.PACKED if attends_only else Mode.GROUPED
-    expected = _probe(model, Mode.ROWWISE)
-    try:
-        right = bool(mx.all(mx.abs(_probe(model, candidate) - expected) < 0.1 * mx.std(expected)))
-    except Exception as error:
-        # Whatever a model raises when it meets a ragged batch, it does not take one.
-        log.info("ragged_batch_refused", mode=candidate.value, error=repr(error))
-        right = False
-    return candidate if right else Mode.ROWWISE
-
-
-def _probe(model: Model, mode: Mode) -> mx.array:
-    """Logits of two rows after a step of unequal pieces and a step of single tokens, [4, vocabulary]."""
-    rows = [new_row(model), new_row(model)]
-    for row, ids in zip(rows, ([1, 2, 3, 4, 5], [6, 7, 1]), strict=True):
-        _alone(model, Span(row, mx.array(ids), len(ids)))
+def _probe_logits(model: RaggedModel) -> mx.array:
+    """Logits of two rows after steps of unequal pieces and a step of single tokens, [5, vocabulary]."""
+    rows = [model.new_row(), model.new_row()]
     steps = [
-        forward(model, mode, [Span(row, mx.array(ids), len(ids)) for row, ids in zip(rows, pieces, strict=True)])
-        for pieces in (([2, 3], [5]), ([4], [1]))
+        model.forward(rows, [5, 3], mx.array([1, 2, 3, 4, 5, 6, 7, 1]), wanted=[0, 1]),
+        model.forward(rows, [2, 1], mx.array([2, 3, 5]), wanted=[1]),
+        model.forward(rows, [1, 1], mx.array([4, 1]), wanted=[0, 1]),
     ]
     return mx.concatenate(steps).astype(mx.float32)

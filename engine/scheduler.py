@@ -1,8 +1,11 @@
-"""Which rows prefill and which decode in the next step: a pure state machine, no MLX, no clock of its own.
+"""Which tokens of which rows the next step computes: a pure state machine, no MLX, no clock of its own.
 
-A row is one request inside the engine. Its sequence (prompt, then the ids it already emitted) is prefilled up to the
-last token; that last token is the input of its first decode step. Decode steps are launched one ahead of reading
-their result, so a row's launches are counted here and its tokens are counted by whoever reads them.
+A row is one request inside the engine: a known sequence (prompt, then the ids it already emitted) and the tokens that
+follow it. One step computes a chunk of each row's tokens. Whatever chunk reaches the end of the known sequence draws
+the next token, which is the one token of that row's next chunk: prefill and decode differ only in how much is known.
+
+A step is launched before the result of the one before it is read, so what was launched is counted here, and what was
+drawn is counted by whoever reads it.
 """
 
 from __future__ import annotations
@@ -19,39 +22,42 @@ class Row:
     """One request's place in the schedule, in tokens."""
 
     id: str
-    prefill: int
-    """Tokens to compute before the first decode step."""
+    known: int
+    """Tokens of the sequence it came with; at least one."""
     budget: int
-    """Tokens the row may still produce."""
+    """Tokens it may still draw."""
     arrived_at: float
-    prefilled: int = 0
-    launched: int = 0
+    computed: int = 0
 
     @property
     def prefill_left(self) -> int:
-        return self.prefill - self.prefilled
+        return max(0, self.known - self.computed)
 
     @property
-    def wants_decode(self) -> bool:
-        return self.prefill_left == 0 and self.launched < self.budget
+    def drawn(self) -> int:
+        return max(0, self.computed - self.known + 1)
+
+    @property
+    def decodes(self) -> bool:
+        return self.prefill_left == 0 and self.drawn < self.budget
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of one row's prefill."""
+    """`count` tokens of one row from index `start`; `draws` when it reaches the end of what is known."""
 
     id: str
     start: int
     count: int
+    draws: bool
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What the next step does: rows that become running, rows that decode one token, prefill chunks."""
+    """What the next step does: rows that become running, and the chunks to compute, decoding rows first."""
 
     admit: tuple[str, ...]
-    decode: tuple[str, ...]
-    prefill: tuple[Chunk, ...]
+    chunks: tuple[Chunk, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +109,26 @@ class Scheduler:
         """The next step at monotonic time `now`, in seconds."""
         admitted = list(self._waiting.values())[: max(0, self._max_running - self.running)]
         rows = [*self._running.values(), *admitted]
-        decode = tuple(row.id for row in rows if row.wants_decode)
+        decode = [Chunk(row.id, row.computed, 1, draws=True) for row in rows if row.decodes]
         size = self._chunks.busy if decode else self._chunks.idle
-        return StepPlan(
-            admit=tuple(row.id for row in admitted),
-            decode=decode,
-            prefill=tuple(self._fill(size, (row for row in rows if row.prefill_left), now)),
-        )
+        prefill = self._fill(size, (row for row in rows if row.prefill_left), now)
+        return StepPlan(admit=tuple(row.id for row in admitted), chunks=(*decode, *prefill))
 
     def apply(self, plan: StepPlan) -> None:
         """Record that `plan` is being carried out."""
         for row_id in plan.admit:
             self._running[row_id] = self._waiting.pop(row_id)
-        for row_id in plan.decode:
-            self._running[row_id].launched += 1
-        for chunk in plan.prefill:
-            self._running[chunk.id].prefilled += chunk.count
+        for chunk in plan.chunks:
+            self._running[chunk.id].computed += chunk.count
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when the counts contradict each other."""
         assert not self._waiting.keys() & self._running.keys(), "a row waits and runs"
         assert self.running <= self._max_running, f"{self.running} rows run, {self._max_running} may"
         for row in self._running.values():
-            assert 0 <= row.prefilled <= row.prefill, f"row {row.id} prefilled {row.prefilled} of {row.prefill}"
-            assert row.launched <= row.budget, f"row {row.id} launched {row.launched} of {row.budget}"
-            assert not (row.launched and row.prefill_left), f"row {row.id} decodes before its prefill is done"
+            assert row.drawn <= row.budget, f"row {row.id} drew {row.drawn} of {row.budget}"
+        for row in self._waiting.values():
+            assert row.computed == 0, f"row {row.id} computed {row.computed} tokens while it waited"
 
     @staticmethod
     def _fill(size: int, rows: Iterable[Row], now: float) -> Iterable[Chunk]:
@@ -136,5 +137,5 @@ class Scheduler:
             count = min(size, row.prefill_left)
             if count == 0:
                 return
-            yield Chunk(row.id, row.prefilled, count)
+            yield Chunk(row.id, row.computed, count, draws=count == row.prefill_left)
             size -= count

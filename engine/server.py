@@ -159,7 +159,7 @@ class EngineServer:
 
     def _heartbeat(self, footprint: int) -> Heartbeat:
         reading = self._link.reading
-        age = None if reading.last_step_at is None else time.monotonic() - reading.last_step_at
+        age = None if reading.progress_at is None else time.monotonic() - reading.progress_at
         return Heartbeat(
             epoch=self._settings.epoch,
             pid=os.getpid(),

@@ -49,15 +49,11 @@ class SimulatedBatch:
     def add(self, spec: RowSpec) -> None:
         self._rows[spec.id] = _Row(spec)
 
-    def prefill(self, chunks: Sequence[Chunk]) -> None:
-        self._spend_a_step()
-
-    def decode(self, ids: Sequence[str]) -> list[Sampled]:
-        rows = [self._rows[row_id] for row_id in ids]
-        if rows:
+    def step(self, chunks: Sequence[Chunk]) -> list[Sampled]:
+        if chunks:
             self._spend_a_step()
         sampled = [Sampled(row.spec.id, row.next_token()) for row in self._launched if not row.removed]
-        self._launched = rows
+        self._launched = [self._rows[chunk.id] for chunk in chunks if chunk.draws]
         self._tokens += len(sampled)
         return sampled
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.engine.ragged import Mode, Span, forward, hook_attention, new_row, probe_mode
+from stoker.engine.ragged import Mode, RaggedModel, hook_attention
 
 from .model_families import FAMILIES, VOCABULARY, Family, build
 
@@ -22,25 +22,27 @@ def model_of(name: str) -> Any:
     return build(next(family for family in FAMILIES if family.name == name))
 
 
-def run(model: Any, mode: Mode, rows: list[list[list[int]]]) -> list[list[mx.array]]:
-    """Feed each row its pieces, all rows' n-th pieces in one pass; returns the logits after each piece."""
-    states = [new_row(model) for _ in rows]
-    logits: list[list[mx.array]] = [[] for _ in rows]
+def run(
+    model: RaggedModel, rows: list[list[list[int]]], wanted: set[tuple[int, int]]
+) -> dict[tuple[int, int], mx.array]:
+    """Feed each row its pieces, all rows' n-th pieces in one pass; the logits after the wanted (row, piece)s."""
+    states = [model.new_row() for _ in rows]
+    logits: dict[tuple[int, int], mx.array] = {}
     for turn in range(max(len(pieces) for pieces in rows)):
-        here = [index for index, pieces in enumerate(rows) if turn < len(pieces)]
-        spans = [Span(states[i], mx.array(rows[i][turn]), len(rows[i][turn])) for i in here]
-        out = forward(model, mode, spans)
-        assert out.shape == (len(spans), VOCABULARY)
-        for index, piece in zip(here, out, strict=True):
-            logits[index].append(piece)
-    for index, pieces in enumerate(rows):
-        assert states[index].length == sum(map(len, pieces))
+        here = [row for row, pieces in enumerate(rows) if turn < len(pieces)]
+        counts = [len(rows[row][turn]) for row in here]
+        ids = mx.array([token for row in here for token in rows[row][turn]])
+        asked = [i for i, row in enumerate(here) if (row, turn) in wanted]
+        out = model.forward([states[row] for row in here], counts, ids, asked)
+        logits |= {(here[i], turn): out[index] for index, i in enumerate(asked)}
+    for state, pieces in zip(states, rows, strict=True):
+        assert state.length == sum(map(len, pieces))
     return logits
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_each_family_gets_the_fastest_mode_that_is_right_for_it(family: Family) -> None:
-    assert probe_mode(model_of(family.name)) is family.mode
+    assert RaggedModel.probe(model_of(family.name)).mode is family.mode
 
 
 pieces_of_a_row = st.lists(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=13), min_size=1, max_size=5)
@@ -48,14 +50,28 @@ pieces_of_a_row = st.lists(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 @settings(deadline=None, max_examples=15)
-@given(rows=st.lists(pieces_of_a_row, min_size=2, max_size=5))
-def test_rows_together_equal_rows_alone(family: Family, rows: list[list[list[int]]]) -> None:
+@given(data=st.data(), rows=st.lists(pieces_of_a_row, min_size=2, max_size=5))
+def test_rows_together_equal_rows_alone(family: Family, data: st.DataObject, rows: list[list[list[int]]]) -> None:
+    pieces = [(row, turn) for row, of_row in enumerate(rows) for turn in range(len(of_row))]
+    wanted = data.draw(st.sets(st.sampled_from(pieces), min_size=1))
     model = model_of(family.name)
-    together = run(model, family.mode, rows)
-    for row, of_row in zip(rows, together, strict=True):
-        (alone,) = run(model, Mode.ROWWISE, [row])
-        for one, other in zip(of_row, alone, strict=True):
-            assert mx.allclose(one, other, rtol=1e-3, atol=1e-3).item()
+    together = run(RaggedModel(model, family.mode), rows, wanted)
+    assert together.keys() == wanted
+    for row, of_row in enumerate(rows):
+        alone = run(RaggedModel(model, Mode.ROWWISE), [of_row], {(0, turn) for of, turn in wanted if of == row})
+        for (_, turn), logits in alone.items():
+            assert logits.shape == (VOCABULARY,)
+            assert mx.allclose(together[row, turn], logits, rtol=1e-3, atol=1e-3).item()
+
+
+def test_a_model_that_refused_a_ragged_batch_gives_the_logits_it_gave_before() -> None:
+    """A refused probe once left the model cutting its output to rows that did not exist."""
+    model = build(next(family for family in FAMILIES if family.name == "latent attention"))
+    before = run(RaggedModel(model, Mode.ROWWISE), [[[0], [5, 6]]], {(0, 0), (0, 1)})
+    mx.eval(before)
+    after = run(RaggedModel.probe(model), [[[0], [5, 6]]], {(0, 0), (0, 1)})
+    for piece, logits in before.items():
+        assert mx.array_equal(after[piece], logits).item()
 
 
 def test_a_model_that_raises_on_a_ragged_batch_runs_row_by_row() -> None:
@@ -70,4 +86,4 @@ def test_a_model_that_raises_on_a_ragged_batch_runs_row_by_row() -> None:
             logits: mx.array = plain(ids, cache=cache)
             return logits
 
-    assert probe_mode(Fussy()) is Mode.ROWWISE
+    assert RaggedModel.probe(Fussy()).mode is Mode.ROWWISE

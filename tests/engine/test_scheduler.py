@@ -17,47 +17,59 @@ def scheduler(max_running: int = 4, max_waiting: int = 8) -> Scheduler:
     return Scheduler(max_running, max_waiting, SIZES)
 
 
-def row(name: str, prefill: int, budget: int = 10, arrived_at: float = 0.0) -> Row:
-    return Row(name, prefill, budget, arrived_at)
+def row(name: str, known: int, budget: int = 10, arrived_at: float = 0.0) -> Row:
+    return Row(name, known, budget, arrived_at)
 
 
-def test_a_row_prefills_in_chunks_and_then_decodes_its_budget() -> None:
+def prefill(name: str, start: int, count: int, last: bool = False) -> Chunk:
+    return Chunk(name, start, count, draws=last)
+
+
+def token(name: str, index: int) -> Chunk:
+    return Chunk(name, index, 1, draws=True)
+
+
+def test_a_row_prefills_in_chunks_draws_at_the_end_of_the_last_and_goes_on_to_its_budget() -> None:
     schedule = scheduler()
-    schedule.add(row("a", prefill=100, budget=2))
+    schedule.add(row("a", known=100, budget=3))
     steps = []
-    for _ in range(6):
+    for _ in range(5):
         plan = schedule.plan(now=0.0)
         schedule.apply(plan)
-        steps.append((plan.prefill, plan.decode))
+        steps.append(plan.chunks)
     assert steps == [
-        ((Chunk("a", 0, 64),), ()),
-        ((Chunk("a", 64, 36),), ()),
-        ((), ("a",)),
-        ((), ("a",)),
-        ((), ()),
-        ((), ()),
+        (prefill("a", 0, 64),),
+        (prefill("a", 64, 36, last=True),),
+        (token("a", 100),),
+        (token("a", 101),),
+        (),
     ]
 
 
 def test_chunks_shrink_while_streams_decode() -> None:
     schedule = scheduler()
-    schedule.add(row("stream", prefill=0))
-    schedule.add(row("long", prefill=1000))
-    assert schedule.plan(now=0.0).prefill == (Chunk("long", 0, SIZES.busy),)
+    schedule.add(row("stream", known=1))
+    schedule.apply(schedule.plan(now=0.0))
+    schedule.add(row("long", known=1000))
+    assert schedule.plan(now=0.0).chunks == (token("stream", 1), prefill("long", 0, SIZES.busy))
 
 
 def test_short_prompts_share_a_step_and_go_before_a_long_one() -> None:
     schedule = scheduler()
     for name, length in (("long", 1000), ("short", 10), ("shorter", 5)):
         schedule.add(row(name, length))
-    assert schedule.plan(now=0.0).prefill == (Chunk("shorter", 0, 5), Chunk("short", 0, 10), Chunk("long", 0, 49))
+    assert schedule.plan(now=0.0).chunks == (
+        prefill("shorter", 0, 5, last=True),
+        prefill("short", 0, 10, last=True),
+        prefill("long", 0, 49),
+    )
 
 
 def test_a_long_prompt_that_waited_long_enough_goes_first() -> None:
     schedule = scheduler()
     schedule.add(row("long", 1000, arrived_at=0.0))
     schedule.add(row("short", 10, arrived_at=60.0))
-    assert schedule.plan(now=60.0).prefill[0].id == "long"
+    assert schedule.plan(now=60.0).chunks[0].id == "long"
 
 
 def test_the_queue_counts_what_the_next_step_will_admit() -> None:
@@ -73,7 +85,7 @@ def test_the_queue_counts_what_the_next_step_will_admit() -> None:
 
 
 class ScheduleMachine(RuleBasedStateMachine):
-    """Whatever happens in whatever order, each row is prefilled gaplessly and decodes at most its budget."""
+    """Whatever happens in whatever order, each row is computed gaplessly and draws at most its budget."""
 
     rows = Bundle("rows")
 
@@ -82,16 +94,17 @@ class ScheduleMachine(RuleBasedStateMachine):
         self.schedule = scheduler()
         self.now = 0.0
         self.next_id = 0
-        self.prefilled: defaultdict[str, int] = defaultdict(int)
+        self.computed: defaultdict[str, int] = defaultdict(int)
+        self.drawn: defaultdict[str, int] = defaultdict(int)
         self.lengths: dict[str, tuple[int, int]] = {}
 
     @precondition(lambda self: self.schedule.can_add())
-    @rule(target=rows, prefill=st.integers(0, 200), budget=st.integers(1, 20))
-    def add(self, prefill: int, budget: int) -> str:
+    @rule(target=rows, known=st.integers(1, 200), budget=st.integers(1, 20))
+    def add(self, known: int, budget: int) -> str:
         name = f"r{self.next_id}"
         self.next_id += 1
-        self.schedule.add(row(name, prefill, budget, arrived_at=self.now))
-        self.lengths[name] = (prefill, budget)
+        self.schedule.add(row(name, known, budget, arrived_at=self.now))
+        self.lengths[name] = (known, budget)
         return name
 
     @rule(name=consumes(rows))
@@ -103,15 +116,20 @@ class ScheduleMachine(RuleBasedStateMachine):
     def step(self, seconds: float) -> None:
         self.now += seconds
         plan = self.schedule.plan(self.now)
-        assert sum(chunk.count for chunk in plan.prefill) <= (SIZES.busy if plan.decode else SIZES.idle)
-        for chunk in plan.prefill:
+        assert len({chunk.id for chunk in plan.chunks}) == len(plan.chunks)
+        pieces = [chunk for chunk in plan.chunks if chunk.start < self.lengths[chunk.id][0]]
+        decodes = len(pieces) < len(plan.chunks)
+        assert sum(chunk.count for chunk in pieces) <= (SIZES.busy if decodes else SIZES.idle)
+        for chunk in plan.chunks:
+            known, budget = self.lengths[chunk.id]
             assert chunk.count > 0
-            assert chunk.start == self.prefilled[chunk.id]
-            self.prefilled[chunk.id] += chunk.count
-        for name in plan.decode:
-            assert self.prefilled[name] == self.lengths[name][0]
-        if not (plan.decode or plan.prefill or plan.admit):
-            assert self.schedule.waiting == 0 or self.schedule.running == 4
+            assert chunk.start == self.computed[chunk.id]
+            self.computed[chunk.id] += chunk.count
+            self.drawn[chunk.id] += chunk.draws
+            assert chunk.draws == (self.computed[chunk.id] >= known)
+            assert self.drawn[chunk.id] <= budget
+        unfinished = [name for name, (_, budget) in self.lengths.items() if self.drawn[name] < budget]
+        assert plan.chunks or not unfinished or self.schedule.running == 4
         self.schedule.apply(plan)
 
     @invariant()
@@ -124,21 +142,21 @@ TestSchedule = ScheduleMachine.TestCase
 TestSchedule.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 
 
-@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 5)), min_size=1, max_size=12))
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 5)), min_size=1, max_size=12))
 def test_every_row_ends_in_a_bounded_number_of_steps(lengths: list[tuple[int, int]]) -> None:
     schedule = scheduler(max_running=4, max_waiting=12)
     left = {}
-    for index, (prefill, budget) in enumerate(lengths):
-        schedule.add(row(f"r{index}", prefill, budget))
+    for index, (known, budget) in enumerate(lengths):
+        schedule.add(row(f"r{index}", known, budget))
         left[f"r{index}"] = budget
     steps = 0
     while left:
         plan = schedule.plan(now=float(steps))
         schedule.apply(plan)
-        for name in plan.decode:
-            left[name] -= 1
-            if left[name] == 0:
-                schedule.remove(name)
-                del left[name]
+        for chunk in plan.chunks:
+            left[chunk.id] -= chunk.draws
+            if left[chunk.id] == 0:
+                schedule.remove(chunk.id)
+                del left[chunk.id]
         steps += 1
-        assert steps <= sum(prefill // SIZES.busy + budget + 2 for prefill, budget in lengths)
+        assert steps <= sum(known // SIZES.busy + budget + 2 for known, budget in lengths)

@@ -72,7 +72,7 @@ async def test_the_process_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
 async def test_a_hung_process_ends_too_when_its_parent_is_gone(tmp_path: Path) -> None:
     async with running_engine(tmp_path, simulated(Fault(kind="hang"))) as engine:
         engine.client.submit(submit("a"))
-        await engine.heard.until(lambda: engine.heard.heartbeats[-1].running == 1)
+        await engine.heard.until(lambda: engine.heard.heartbeats[-1].waiting == 1)
         assert engine.process.stdin is not None
         engine.process.stdin.close()
         assert await exit_code(engine) == EXIT_STEP_THREAD_FAILED
