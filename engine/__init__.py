@@ -13,7 +13,7 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 9. `simulated`  a deterministic loop with injectable faults that speaks the same protocol.
 
 Beside them, for the processes that start an engine: `models` (fetch, check and list models; `pull` and `demo_model` do
-the fetching, `progress` tells a person) and `blas` (OpenBLAS on Linux).
+the fetching, `progress` tells a person, `architectures` knows what mlx-lm runs) and `blas` (OpenBLAS on Linux).
 
 Importing this package, `protocol`, `wire`, `client`, `models`, `pull`, `progress` or `blas` never imports MLX.
 """

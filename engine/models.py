@@ -6,11 +6,8 @@ files without loading them is checked; each problem is a `ModelError` that names
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import fcntl
-import functools
-import importlib.util
 import json
 import os
 import re
@@ -20,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .architectures import has_code_for
 from .errors import ModelError
 from .progress import Progress
 from .pull import pull_demo, pull_from_hub
@@ -201,44 +199,12 @@ def _supported_architecture(folder: Path, config: dict[str, Any]) -> str:
             f"{folder} brings its own code ({config['model_file']}), which is not run; "
             "use a model whose architecture mlx-lm knows"
         )
-    if not (_mlx_lm_folder() / "models" / f"{_module_of(model_type, config)}.py").is_file():
+    if not has_code_for(model_type, config.get("architectures")):
         raise ModelError(
             f"{folder} is of the type `{model_type}`, which the installed mlx-lm does not know; "
             "use another model, or a newer Stoker"
         )
     return model_type
-
-
-def _module_of(model_type: str, config: dict[str, Any]) -> str:
-    """The name of the mlx-lm module that runs `model_type`, as `_get_classes` in mlx_lm/utils.py finds it."""
-    by_type, by_architecture = _remappings()
-    architectures = config.get("architectures") or ()
-    for architecture in [architectures] if isinstance(architectures, str) else architectures:
-        if (model_type, architecture) in by_architecture:
-            return by_architecture[model_type, architecture]
-    return by_type.get(model_type, model_type)
-
-
-def _mlx_lm_folder() -> Path:
-    """Where mlx-lm is installed, found without importing it: its package loads MLX."""
-    spec = importlib.util.find_spec("mlx_lm")
-    if spec is None or spec.origin is None:
-        raise ModelError("mlx-lm is not installed beside Stoker; run `make install` again")
-    return Path(spec.origin).parent
-
-
-@functools.cache
-def _remappings() -> tuple[dict[str, str], dict[tuple[str, str], str]]:
-    """mlx-lm's two tables of aliases, read from its source; an mlx-lm that has lost one has no aliases there."""
-    tree = ast.parse((_mlx_lm_folder() / "utils.py").read_text(encoding="utf-8"))
-    tables = {
-        node.targets[0].id: ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in {"MODEL_REMAPPING", "MODEL_ARCHITECTURE_REMAPPING"}
-    }
-    return tables.get("MODEL_REMAPPING", {}), tables.get("MODEL_ARCHITECTURE_REMAPPING", {})
 
 
 def _context_tokens(config: dict[str, Any]) -> int | None:

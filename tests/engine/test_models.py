@@ -64,11 +64,6 @@ def test_an_alias_of_mlx_lm_is_a_supported_architecture(folder: Path) -> None:
     assert models.check(folder).architecture == "mistral"
 
 
-def test_an_alias_can_hang_on_the_architecture_too(folder: Path) -> None:
-    change_config(folder, model_type="bailing_hybrid", architectures=["BailingMoeV3ForCausalLM"])
-    assert models.check(folder).architecture == "bailing_hybrid"
-
-
 def without(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
 
