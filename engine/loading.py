@@ -12,7 +12,8 @@ from . import memory
 from .errors import ModelError
 from .mlx_batch import MlxBatch
 from .protocol import Limits
-from .ragged import RaggedModel, hook_attention
+from .ragged import RaggedModel
+from .ragged_attention import hook_attention
 
 DEFAULT_CONTEXT_TOKENS = 8192
 """For a model whose configuration names no window."""

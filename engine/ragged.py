@@ -2,9 +2,7 @@
 
 Left-padded batches make every row pay for the longest. Here the linear layers see all new tokens of all rows at once
 ([tokens, 1, hidden], each token its own batch entry with its own rotary offset), be they a piece of a prompt or the
-next token of a stream, and only attention goes row by row, each over its own KV. Attention reaches us because
-mlx-lm's models call `base.scaled_dot_product_attention` with their cache; `hook_attention` puts ours there before a
-model is imported, and ours differs only for `RaggedKV`.
+next token of a stream, and only attention goes row by row (`ragged_attention`).
 
 Not every model allows this, so `RaggedModel.probe` compares each way of batching with row-by-row logits when a model
 is loaded, and takes the fastest one that is right:
@@ -17,15 +15,13 @@ is loaded, and takes the fastest one that is right:
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
 from typing import Any
 
 import mlx.core as mx
-import mlx_lm.models.base as mlx_lm_base
 import structlog
 from mlx.nn.layers.base import Module
 from mlx_lm.models.cache import (
@@ -38,10 +34,11 @@ from mlx_lm.models.cache import (
     make_prompt_cache,
 )
 
+from .ragged_attention import Prefix, PrefixedKV, RaggedKV
+
 log = structlog.get_logger(__name__)
 
 _ATTENTION_CACHES = (KVCache, RotatingKVCache, QuantizedKVCache, ChunkedKVCache)
-_row_attention: Callable[..., mx.array] = mlx_lm_base.scaled_dot_product_attention
 
 
 class Mode(Enum):
@@ -58,87 +55,6 @@ class RowState:
 
     caches: list[Any]
     length: int = 0
-
-
-class RaggedMask(tuple[Any, ...]):
-    """One attention mask a row, each as the row's own cache made it."""
-
-
-@dataclass(slots=True)
-class RaggedKV:
-    """The KV caches of several rows in one layer, in the place of mlx-lm's cache for that layer.
-
-    The batch axis holds the rows' new tokens one after the other: `counts[i]` entries belong to row i.
-    """
-
-    rows: Sequence[Any]
-    counts: Sequence[int]
-    offset: mx.array
-    """Position of every new token in its own row, [tokens]."""
-    _kv: list[tuple[Any, Any]] = field(default_factory=list)
-
-    def make_mask(self, _: int, **options: Any) -> RaggedMask | None:
-        """mlx-lm asks once for all layers of a kind, before their caches grow."""
-        masks = RaggedMask(row.make_mask(count, **options) for row, count in zip(self.rows, self.counts, strict=True))
-        return masks if any(mask is not None for mask in masks) else None
-
-    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Append [tokens, kv_heads, 1, head_dim] to the rows; what is returned only reaches `attend`."""
-        pieces = zip(self.rows, self._rows_of(keys), self._rows_of(values), strict=True)
-        self._kv = [row.update_and_fetch(row_keys, row_values) for row, row_keys, row_values in pieces]
-        return keys, values
-
-    def attend(self, queries: mx.array, scale: float, mask: RaggedMask | None, sinks: mx.array | None) -> mx.array:
-        """Each row over its own keys and values: [tokens, heads, 1, head_dim] to the same shape."""
-        masks = mask if mask is not None else RaggedMask([None] * len(self.rows))
-        outputs = [
-            _row_attention(row_queries, keys, values, cache=row, scale=scale, mask=row_mask, sinks=sinks)
-            for row, row_queries, (keys, values), row_mask in zip(
-                self.rows, self._rows_of(queries), self._kv, masks, strict=True
-            )
-        ]
-        self._kv = []
-        return mx.concatenate([_across(output) for output in outputs])
-
-    def _rows_of(self, packed: mx.array) -> list[mx.array]:
-        """[tokens, heads, 1, dim] to a [1, heads, count, dim] for each row."""
-        if len(self.rows) == packed.shape[0]:
-            return packed.split(len(self.rows))
-        ends, end = [], 0
-        for count in self.counts[:-1]:
-            end += count
-            ends.append(end)
-        return [_across(piece) for piece in packed.split(tuple(ends))]
-
-
-def _across(piece: mx.array) -> mx.array:
-    """Between [count, heads, 1, dim] and [1, heads, count, dim]; nothing to do for one token."""
-    return piece if piece.shape[0] == piece.shape[2] == 1 else piece.transpose(2, 1, 0, 3)
-
-
-def hook_attention() -> None:
-    """Let `RaggedKV` answer for its rows wherever an mlx-lm model attends. Idempotent."""
-
-    def attention(  # noqa: PLR0917 - mlx-lm's own signature
-        queries: mx.array,
-        keys: Any,
-        values: Any,
-        cache: Any,
-        scale: float,
-        mask: Any,
-        sinks: mx.array | None = None,
-    ) -> mx.array:
-        if isinstance(cache, RaggedKV):
-            return cache.attend(queries, scale, mask, sinks)
-        return _row_attention(queries, keys, values, cache=cache, scale=scale, mask=mask, sinks=sinks)
-
-    for name, module in list(sys.modules.items()):
-        # `base` itself, and modules that were imported before us and hold their own reference to the function.
-        if (
-            name.startswith("mlx_lm.models.")
-            and getattr(module, "scaled_dot_product_attention", None) is _row_attention
-        ):
-            module.__dict__["scaled_dot_product_attention"] = attention
 
 
 class _FinalNorm(Module):
@@ -189,9 +105,17 @@ class RaggedModel:
             right = False
         return candidate if right else alone
 
-    def new_row(self) -> RowState:
-        """A row with nothing in it."""
-        return RowState(make_prompt_cache(self._model))
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether rows can read each other's KV: plain attention in every layer, nothing recurrent or sliding."""
+        return self.mode is Mode.PACKED and all(type(cache) is KVCache for cache in make_prompt_cache(self._model))
+
+    def new_row(self, prefixes: Sequence[Prefix] = ()) -> RowState:
+        """A row that begins with these prefixes, one after the other (only where `shares_prefixes`)."""
+        if not prefixes:
+            return RowState(make_prompt_cache(self._model))
+        by_layer = zip(*(prefix.layers for prefix in prefixes), strict=True)
+        return RowState([PrefixedKV(parts) for parts in by_layer], sum(prefix.tokens for prefix in prefixes))
 
     def forward(
         self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
@@ -200,7 +124,7 @@ class RaggedModel:
 
         Returns the logits of the last token of each row whose index is in `wanted`, [wanted, vocabulary].
         """
-        if self.mode is Mode.PACKED and len(rows) > 1:
+        if self.mode is Mode.PACKED:
             logits = self._packed(rows, counts, ids, wanted)
         else:
             logits = self._separate(rows, counts, ids, wanted)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.engine.ragged import Mode, RaggedModel, hook_attention
+from stoker.engine.ragged import Mode, RaggedModel
+from stoker.engine.ragged_attention import Prefix, SharedPart, hook_attention
 
 from .model_families import FAMILIES, VOCABULARY, Family, build
 
@@ -87,3 +88,53 @@ def test_a_model_that_raises_on_a_ragged_batch_runs_row_by_row() -> None:
             return logits
 
     assert RaggedModel.probe(Fussy()).mode is Mode.ROWWISE
+
+
+def prefix_of(model: RaggedModel, tokens: list[int]) -> Prefix:
+    """The KV of these tokens, computed by a row of their own."""
+    row = model.new_row()
+    model.forward([row], [len(tokens)], mx.array(tokens), [])
+    length = row.length
+    return Prefix(tuple(SharedPart(kv.keys[..., :length, :], kv.values[..., :length, :]) for kv in row.caches), length)
+
+
+tokens = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=20)
+
+
+@pytest.mark.parametrize("name", ["plain", "mixture of experts"])
+@settings(deadline=None, max_examples=25)
+@given(data=st.data(), whole=st.lists(st.integers(0, VOCABULARY - 1), min_size=2, max_size=40))
+def test_rows_on_a_shared_prefix_equal_rows_that_computed_it(name: str, data: st.DataObject, whole: list[int]) -> None:
+    """Some rows read all of a prefix, some only its beginning, some it in two parts, and one reads none."""
+    model = RaggedModel.probe(model_of(name))
+    assert model.shares_prefixes
+    prefix = prefix_of(model, whole)
+    cut = data.draw(st.integers(1, len(whole) - 1))
+    first, second = prefix.piece(0, cut), prefix.piece(cut, len(whole) - cut)
+    kinds = [([prefix], whole), ([first], whole[:cut]), ([first, second], whole), ([], [])]
+    chosen = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5))
+    continuations = [data.draw(st.tuples(tokens, tokens)) for _ in chosen]
+    rows = [model.new_row(prefixes) for prefixes, _ in chosen]
+    together = []
+    for turn in (0, 1):
+        pieces = [continuation[turn] for continuation in continuations]
+        ids = mx.array([token for piece in pieces for token in piece])
+        together.append(model.forward(rows, [len(piece) for piece in pieces], ids, list(range(len(rows)))))
+    for i, (_, begun) in enumerate(chosen):
+        one, two = continuations[i]
+        history = [[*begun, *one], two]
+        alone = run(RaggedModel(model_of(name), Mode.ROWWISE), [history], {(0, 0), (0, 1)})
+        for turn in (0, 1):
+            assert mx.allclose(together[turn][i], alone[0, turn], rtol=1e-3, atol=1e-3).item()
+        assert rows[i].length == len(begun) + len(one) + len(two)
+
+
+def test_pieces_joined_are_the_whole() -> None:
+    model = RaggedModel.probe(model_of("plain"))
+    whole = prefix_of(model, list(range(30)))
+    joined = Prefix.joined([whole.piece(0, 7), whole.piece(7, 20), whole.piece(27, 3)])
+    assert joined.tokens == 30
+    assert joined.nbytes == whole.nbytes
+    for one, other in zip(whole.layers, joined.layers, strict=True):
+        assert mx.array_equal(one.keys, other.keys).item()
+        assert mx.array_equal(one.values, other.values).item()

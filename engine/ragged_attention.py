@@ -1,0 +1,225 @@
+"""Attention of rows of different lengths in one pass, each over its own KV, prefixes that rows share read once.
+
+A row's keys and values lie in parts: any number of shared prefixes, immutable and possibly held by other rows too,
+then a tail of its own. The scores of a shared part are computed for all its rows in one product, so eight agents on
+one system prompt read its KV once a step and not eight times. One softmax over all parts of a row keeps the result
+that of the row alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import mlx.core as mx
+import mlx_lm.models.base as mlx_lm_base
+from mlx_lm.models.cache import KVCache
+
+_row_attention: Callable[..., mx.array] = mlx_lm_base.scaled_dot_product_attention
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedPart:
+    """Keys and values that several rows may read, [1, kv_heads, tokens, head_dim] each. Rows share it by identity."""
+
+    keys: mx.array
+    values: mx.array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """Consecutive tokens' KV in every layer, computed once; immutable."""
+
+    layers: tuple[SharedPart, ...]
+    tokens: int
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.keys.nbytes + part.values.nbytes for part in self.layers)
+
+    def piece(self, start: int, count: int) -> Prefix:
+        """`count` tokens from `start`, as views of the same memory."""
+        if (start, count) == (0, self.tokens):
+            return self
+        end = start + count
+        cut = tuple(SharedPart(part.keys[..., start:end, :], part.values[..., start:end, :]) for part in self.layers)
+        mx.eval([array for part in cut for array in (part.keys, part.values)])
+        return Prefix(cut, count)
+
+    @staticmethod
+    def joined(pieces: Sequence[Prefix]) -> Prefix:
+        """The pieces one after the other, copied into one."""
+        by_layer = zip(*(piece.layers for piece in pieces), strict=True)
+        layers = tuple(
+            SharedPart(
+                mx.concatenate([part.keys for part in parts], axis=2),
+                mx.concatenate([part.values for part in parts], axis=2),
+            )
+            for parts in by_layer
+        )
+        mx.eval([array for part in layers for array in (part.keys, part.values)])
+        return Prefix(layers, sum(piece.tokens for piece in pieces))
+
+
+class PrefixedKV(KVCache):  # type: ignore[misc]  # mlx-lm is untyped
+    """One row's KV in one layer: shared parts, then the tail that mlx-lm's own cache class keeps and grows.
+
+    `offset` and `nbytes` are the tail's alone.
+    """
+
+    def __init__(self, parts: Sequence[SharedPart]) -> None:
+        super().__init__()
+        self.parts = tuple(parts)
+
+
+class RaggedMask(tuple[Any, ...]):
+    """One attention mask a row, each as the row's own cache made it."""
+
+
+@dataclass(slots=True)
+class RaggedKV:
+    """The KV caches of several rows in one layer, in the place of mlx-lm's cache for that layer.
+
+    The batch axis holds the rows' new tokens one after the other: `counts[i]` entries belong to row i.
+    """
+
+    rows: Sequence[Any]
+    counts: Sequence[int]
+    offset: mx.array
+    """Position of every new token in its own row, [tokens]."""
+    _kv: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def make_mask(self, _: int, **options: Any) -> RaggedMask | None:
+        """mlx-lm asks once for all layers of a kind, before their caches grow."""
+        masks = RaggedMask(row.make_mask(count, **options) for row, count in zip(self.rows, self.counts, strict=True))
+        return masks if any(mask is not None for mask in masks) else None
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Append [tokens, kv_heads, 1, head_dim] to the rows; what is returned only reaches `attend`."""
+        pieces = zip(self.rows, self._rows_of(keys), self._rows_of(values), strict=True)
+        self._kv = [row.update_and_fetch(row_keys, row_values) for row, row_keys, row_values in pieces]
+        return keys, values
+
+    def attend(self, queries: mx.array, scale: float, mask: RaggedMask | None, sinks: mx.array | None) -> mx.array:
+        """Each row over its own keys and values: [tokens, heads, 1, head_dim] to the same shape."""
+        masks = mask if mask is not None else RaggedMask([None] * len(self.rows))
+        outputs: dict[int, mx.array] = {}
+        prefixed: dict[int, _PrefixedRow] = {}
+        for i, (row, row_queries) in enumerate(zip(self.rows, self._rows_of(queries), strict=True)):
+            keys, values = self._kv[i]
+            if isinstance(row, PrefixedKV) and row.parts:
+                assert sinks is None, "attention sinks with a shared prefix"
+                prefixed[i] = _PrefixedRow.of(row.parts, row_queries * scale, keys, values)
+            else:
+                outputs[i] = _row_attention(
+                    row_queries, keys, values, cache=row, scale=scale, mask=masks[i], sinks=sinks
+                )
+        if prefixed:
+            outputs |= zip(prefixed, _attend_prefixed(list(prefixed.values())), strict=True)
+        self._kv = []
+        return mx.concatenate([_across(outputs[i]) for i in range(len(self.rows))])
+
+    def _rows_of(self, packed: mx.array) -> list[mx.array]:
+        """[tokens, heads, 1, dim] to a [1, heads, count, dim] for each row."""
+        if len(self.rows) == packed.shape[0]:
+            return packed.split(len(self.rows))
+        return [_across(piece) for piece in packed.split(tuple(accumulate(self.counts))[:-1])]
+
+
+def _across(piece: mx.array) -> mx.array:
+    """Between [count, heads, 1, dim] and [1, heads, count, dim]; nothing to do for one token."""
+    return piece if piece.shape[0] == piece.shape[2] == 1 else piece.transpose(2, 1, 0, 3)
+
+
+@dataclass(slots=True)
+class _PrefixedRow:
+    """One row's attention in one layer: queries as [kv_heads, group * count, head_dim], and where its KV lies."""
+
+    parts: tuple[SharedPart, ...]
+    queries: mx.array
+    keys: mx.array
+    values: mx.array
+    heads: int
+    count: int
+
+    @classmethod
+    def of(cls, parts: tuple[SharedPart, ...], queries: mx.array, keys: mx.array, values: mx.array) -> _PrefixedRow:
+        """From [1, heads, count, head_dim] scaled queries and the tail's [1, kv_heads, tokens, head_dim]."""
+        _, heads, count, dim = queries.shape
+        # Heads of one group lie next to each other, so a reshape brings them to their KV head.
+        grouped = queries.reshape(keys.shape[1], -1, dim)
+        return cls(parts, grouped, keys[0], values[0], heads, count)
+
+    def tail_scores(self) -> mx.array:
+        """[kv_heads, group * count, tail]; a new token sees the tail up to itself."""
+        scores = self.queries @ self.keys.swapaxes(-1, -2)
+        if self.count == 1:
+            return scores
+        tail = scores.shape[-1]
+        visible = mx.arange(tail)[None] <= mx.arange(tail - self.count, tail)[:, None]
+        by_token = scores.reshape(scores.shape[0], -1, self.count, tail)
+        return mx.where(visible, by_token, -mx.inf).reshape(scores.shape)
+
+
+def _attend_prefixed(rows: Sequence[_PrefixedRow]) -> list[mx.array]:
+    """[1, heads, count, head_dim] of each row."""
+    sharing: dict[SharedPart, list[int]] = {}
+    for i, row in enumerate(rows):
+        for part in row.parts:
+            sharing.setdefault(part, []).append(i)
+    scores: dict[tuple[int, SharedPart], mx.array] = {}
+    for part, readers in sharing.items():
+        product = mx.concatenate([rows[i].queries for i in readers], axis=1) @ part.keys[0].swapaxes(-1, -2)
+        scores |= zip(((i, part) for i in readers), _split_rows(product, [rows[i] for i in readers]), strict=True)
+    weights: dict[tuple[int, SharedPart], mx.array] = {}
+    outputs = []
+    for i, row in enumerate(rows):
+        pieces = [*(scores[i, part] for part in row.parts), row.tail_scores()]
+        *of_parts, of_tail = _softmax_over(pieces)
+        weights |= {(i, part): piece for part, piece in zip(row.parts, of_parts, strict=True)}
+        outputs.append(of_tail @ row.values)
+    for part, readers in sharing.items():
+        product = mx.concatenate([weights[i, part] for i in readers], axis=1) @ part.values[0]
+        for i, piece in zip(readers, _split_rows(product, [rows[i] for i in readers]), strict=True):
+            outputs[i] = outputs[i] + piece
+    return [output.reshape(1, row.heads, row.count, -1) for row, output in zip(rows, outputs, strict=True)]
+
+
+def _split_rows(product: mx.array, rows: Sequence[_PrefixedRow]) -> list[mx.array]:
+    """Undo the concatenation of the rows' queries along axis 1."""
+    ends = list(accumulate(row.queries.shape[1] for row in rows))
+    return product.split(tuple(ends[:-1]), axis=1)
+
+
+def _softmax_over(pieces: list[mx.array]) -> list[mx.array]:
+    """One softmax over the concatenated last axes, cut up again."""
+    ends = list(accumulate(piece.shape[-1] for piece in pieces))
+    return mx.softmax(mx.concatenate(pieces, axis=-1), axis=-1, precise=True).split(tuple(ends[:-1]), axis=-1)
+
+
+def hook_attention() -> None:
+    """Let `RaggedKV` answer for its rows wherever an mlx-lm model attends. Idempotent."""
+
+    def attention(  # noqa: PLR0917 - mlx-lm's own signature
+        queries: mx.array,
+        keys: Any,
+        values: Any,
+        cache: Any,
+        scale: float,
+        mask: Any,
+        sinks: mx.array | None = None,
+    ) -> mx.array:
+        if isinstance(cache, RaggedKV):
+            return cache.attend(queries, scale, mask, sinks)
+        return _row_attention(queries, keys, values, cache=cache, scale=scale, mask=mask, sinks=sinks)
+
+    for name, module in list(sys.modules.items()):
+        # `base` itself, and modules that were imported before us and hold their own reference to the function.
+        if (
+            name.startswith("mlx_lm.models.")
+            and getattr(module, "scaled_dot_product_attention", None) is _row_attention
+        ):
+            module.__dict__["scaled_dot_product_attention"] = attention
