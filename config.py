@@ -51,19 +51,32 @@ class Server(Section):
     default_max_tokens: Count = 4096
     """Output bound of a request that names none (the context window bounds it too)."""
     max_queue: Count = 128
-    """Requests in flight at once, running ones included; one more gets 429."""
+    """Requests in flight at once, running ones included; one more gets 429, or takes the place of the newest request
+    of a client that holds more than its share of those that wait."""
+    max_queue_tokens: Count = 1_000_000
+    """Prompt tokens of the requests that wait for a place in the engine; one more prompt gets 429, as above."""
+    queue_deadline_s: Seconds = 300.0
+    """How long a request may wait until the engine begins with it, before it fails with 503."""
     drain_deadline_s: Seconds = 30.0
     """How long running streams may go on after SIGTERM before they are cut."""
     keepalive_s: Seconds = 10.0
     """A stream that has nothing to say for this long gets an SSE comment."""
     resume_deadline_s: Seconds = 600.0
     """How long a request may wait for a new engine after its engine died, before it fails with 503."""
+    quarantine_s: Seconds = 600.0
+    """How long a request that killed the engine again and again is refused when it is sent anew."""
+    shed_long_prompt_tokens: Count = 8192
+    """While load is shed, a prompt longer than this is refused (from shed level 1)."""
     max_buffered_events: Count = 4096
     """Tokens that a stream holds for a slow reader; past it the request is cancelled."""
 
 
 class Fault(Section):
-    """A fault of the simulated engine, at the moment it has made `after_tokens` tokens in one incarnation."""
+    """A fault of the simulated engine, at the moment it has made `after_tokens` tokens in one incarnation.
+
+    With `prompt_contains` it is the fault of a request: it comes when one whose prompt has that text, and whose output
+    has reached `after_tokens`, is computed.
+    """
 
     kind: Literal["crash", "hang", "leak", "slow"]
     """`crash` ends the process by SIGKILL, `hang` stops stepping, `leak` grows memory, `slow` stretches every step."""
@@ -73,6 +86,8 @@ class Fault(Section):
     """`leak`: bytes a step. `slow`: factor on the step time. Unused otherwise."""
     epochs: Annotated[int, Field(ge=0)] = 0
     """Only in the first so many incarnations (epochs up to this one); 0 is in all."""
+    prompt_contains: str | None = None
+    """Text of the requests whose fault it is; absent, it is the engine's own."""
 
 
 class Simulated(Section):
@@ -186,6 +201,8 @@ class ServiceProcess(Section):
     listen_fd: int
     """An inherited listening socket; the watchdog holds it too, so that clients queue while the service restarts."""
     engine: EngineEndpoint
+    admin_token_sha256: str | None = None
+    """Hash, in hexadecimal, of the token that the watchdog shows at `/internal/`; without one nobody gets in there."""
 
 
 class Paths:

@@ -51,7 +51,7 @@ class SimulatedBatch:
 
     def step(self, chunks: Sequence[Chunk]) -> list[Sampled]:
         if chunks:
-            self._spend_a_step()
+            self._spend_a_step([self._rows[chunk.id] for chunk in chunks])
         sampled = [Sampled(row.spec.id, row.next_token()) for row in self._launched if not row.removed]
         self._launched = [self._rows[chunk.id] for chunk in chunks if chunk.draws]
         self._tokens += len(sampled)
@@ -64,12 +64,18 @@ class SimulatedBatch:
         kv = sum(len(row.spec.sequence) + row.sampled for row in self._rows.values())
         return Memory(active=kv + len(self._leak), weights=0, kv=kv)
 
-    def _spend_a_step(self) -> None:
+    def _spend_a_step(self, rows: Sequence[_Row]) -> None:
         duration = self._settings.step_s
         for fault in self._faults:
-            if self._tokens >= fault.after_tokens:
+            if self._has_come(fault, rows):
                 duration *= self._suffer(fault)
         time.sleep(duration)
+
+    def _has_come(self, fault: Fault, rows: Sequence[_Row]) -> bool:
+        if fault.prompt_contains is None:
+            return self._tokens >= fault.after_tokens
+        text = fault.prompt_contains.encode()
+        return any(text in row.prompt_text and row.position >= fault.after_tokens for row in rows)
 
     def _suffer(self, fault: Fault) -> float:
         """Let the fault happen; returns by how much it stretches the step."""
@@ -94,11 +100,16 @@ class _Row:
         self.sampled = 0
         self.removed = False
         prompt = spec.sequence[: len(spec.sequence) - spec.first_position]
+        self.prompt_text = bytes(token & 0xFF for token in prompt)
         self._key = hashlib.sha256(repr((prompt, spec.sampling.seed)).encode()).digest()
         self._length = 40 + int.from_bytes(self._key[:2]) % 400
 
+    @property
+    def position(self) -> int:
+        return self.spec.first_position + self.sampled
+
     def next_token(self) -> int:
-        position = self.spec.first_position + self.sampled
+        position = self.position
         self.sampled += 1
         if position >= self._length:
             return END_OF_TEXT
