@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -39,7 +40,7 @@ def read_settings(kind: type[S], argv: list[str]) -> S:
 
 
 def configure_logging(source: str, out: LineFile | None = None) -> None:
-    """One JSON object a line on `out` or standard error, each with its process; tracebacks on fatal signals."""
+    """One JSON object a line on `out` or standard error, each with its process; stacks on fatal signals and SIGUSR1."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -53,6 +54,8 @@ def configure_logging(source: str, out: LineFile | None = None) -> None:
     )
     structlog.contextvars.bind_contextvars(source=source)
     faulthandler.enable()
+    # Works while every thread is stuck in native code: the handler needs neither the interpreter nor its lock.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 def end_with_parent(on_parent_gone: Callable[[], None]) -> None:

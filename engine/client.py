@@ -14,7 +14,7 @@ from typing import Protocol
 import structlog
 
 from .errors import EngineUnavailable, FrameError
-from .protocol import Cancel, FromEngine, Heartbeat, Ready, RequestEvent, StepEvents, Submit, ToEngine
+from .protocol import Cancel, Drain, Draining, FromEngine, Heartbeat, Ready, RequestEvent, StepEvents, Submit, ToEngine
 from .wire import encode, reader_of_events
 
 RECONNECT_DELAY_S = 0.05
@@ -27,6 +27,9 @@ class EngineListener(Protocol):
 
     def engine_ready(self, ready: Ready) -> None:
         """A (new) incarnation takes requests."""
+
+    def engine_draining(self) -> None:
+        """The incarnation ends on purpose: it takes nothing new, and its loss is no crash."""
 
     def engine_lost(self, reason: str) -> None:
         """The connection ended; every request that was in flight on it is gone from the engine."""
@@ -75,6 +78,13 @@ class SocketEngineClient:
         if self._ready is not None:
             self._send(Cancel(id=request_id))
 
+    def drain(self, deadline_s: float) -> bool:
+        """Ask for the engine's end; False when no incarnation is ready to hear it."""
+        if self._ready is None:
+            return False
+        self._send(Drain(deadline_s=deadline_s))
+        return True
+
     async def run(self) -> None:
         """Connect, listen, reconnect; ends only by cancellation."""
         while True:
@@ -121,6 +131,8 @@ class SocketEngineClient:
                 self._listener.engine_ready(word)
             case Heartbeat():
                 self._listener.engine_heartbeat(word)
+            case Draining():
+                self._listener.engine_draining()
             case StepEvents():
                 for event in word.events:
                     self._listener.engine_event(event)

@@ -32,11 +32,16 @@ class OwnerGone:
 
 
 @dataclass(frozen=True, slots=True)
+class Finish:
+    """Take nothing new, and end the loop when nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End the loop after the current step."""
 
 
-Inbound = Command | OwnerGone | Stop
+Inbound = Command | OwnerGone | Finish | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +49,16 @@ class Reading:
     """What the step thread last said about itself.
 
     `progress_at`, on the monotonic clock in seconds, is when its last step ended or, if later, when work reached it
-    while it was idle; None while the model loads.
+    while it was idle; None while the model loads. The rest is as in `protocol.Heartbeat`.
     """
 
     steps: int = 0
     progress_at: float | None = None
     running: int = 0
     waiting: int = 0
+    busy_s: float = 0.0
+    computed_tokens: int = 0
+    step_tokens: int = 0
     memory: Memory = field(default_factory=Memory)
 
 

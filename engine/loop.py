@@ -6,11 +6,12 @@ later call than the one that caused it), so the process ends and a new one takes
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from .batch import Batch, RowSpec, Sampled
-from .link import Command, Inbound, Link, OwnedEvent, Owner, OwnerGone, Reading, Stop
+from .link import Command, Finish, Inbound, Link, OwnedEvent, Owner, OwnerGone, Reading, Stop
 from .protocol import (
     Cancel,
     Finished,
@@ -50,7 +51,7 @@ class Request:
 
 
 class EngineLoop:
-    """Owns the scheduler and the batch. `run` returns after `Stop`."""
+    """Owns the scheduler and the batch. `run` returns after `Stop`, or after `Finish` once there is no work."""
 
     def __init__(self, link: Link, scheduler: Scheduler, batch: Batch, clock: Callable[[], float]) -> None:
         self._link = link
@@ -60,7 +61,10 @@ class EngineLoop:
         self._requests: dict[str, Request] = {}
         self._outbox: list[OwnedEvent] = []
         self._launched: list[tuple[Request, Chunk]] = []
+        self._finishing = False
         self._steps = 0
+        self._busy_s = 0.0
+        self._computed_tokens = 0
         self._progress_at = clock()
         self._memory = batch.memory()
         self._memory_read_at = clock()
@@ -74,6 +78,8 @@ class EngineLoop:
             if not self._scheduler.idle:
                 self._step()
                 self._flush()
+            if self._finishing and self._scheduler.idle:
+                return
 
     def _receive(self) -> bool:
         """Obey everything that arrived; False after `Stop`."""
@@ -95,6 +101,8 @@ class EngineLoop:
             case OwnerGone(owner=owner):
                 for request_id in [key for key, request in self._requests.items() if request.owner == owner]:
                     self._forget(request_id)
+            case Finish():
+                self._finishing = True
 
     def _take(self, owner: Owner, submit: Submit) -> None:
         refusal = self._refusal(submit)
@@ -107,6 +115,8 @@ class EngineLoop:
         self._scheduler.add(Row(submit.id, request.known, budget, arrived_at=now))
 
     def _refusal(self, submit: Submit) -> Rejected | None:
+        if self._finishing:
+            return Rejected(submit.id, RejectCode.STOPPING, "this engine is about to end")
         if submit.id in self._requests:
             return Rejected(submit.id, RejectCode.INVALID, f"request {submit.id} is already here")
         problem = self._problem(submit)
@@ -132,10 +142,13 @@ class EngineLoop:
         return None
 
     def _step(self) -> None:
-        plan = self._scheduler.plan(self._clock())
+        began = self._clock()
+        plan = self._scheduler.plan(began)
         for row_id in plan.admit:
             self._admit(row_id)
         finished, self._launched = self._launched, [(self._requests[chunk.id], chunk) for chunk in plan.chunks]
+        under_way = sum(chunk.count for _, chunk in finished) + sum(chunk.count for chunk in plan.chunks)
+        self._link.reading = dataclasses.replace(self._link.reading, step_tokens=under_way)
         drawn = self._batch.step(plan.chunks)
         self._scheduler.apply(plan)
         for request, chunk in finished:
@@ -148,6 +161,8 @@ class EngineLoop:
             self._launched = []
         self._steps += 1
         self._progress_at = self._clock()
+        self._busy_s += self._progress_at - began
+        self._computed_tokens += sum(chunk.count for _, chunk in finished)
 
     def _admit(self, row_id: str) -> None:
         request = self._requests[row_id]
@@ -214,5 +229,8 @@ class EngineLoop:
             progress_at=self._progress_at,
             running=self._scheduler.running,
             waiting=self._scheduler.waiting,
+            busy_s=self._busy_s,
+            computed_tokens=self._computed_tokens,
+            step_tokens=sum(chunk.count for _, chunk in self._launched),
             memory=self._memory,
         )

@@ -28,6 +28,25 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_p: float = 0.0
 
 
+class GrammarKind(StrEnum):
+    """In what language a grammar's source is written."""
+
+    JSON_SCHEMA = "json_schema"
+    JSON_OBJECT = "json_object"
+    REGEX = "regex"
+    LARK = "lark"
+
+
+class Grammar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the whole output must match. `json_object` is any JSON object and has no source.
+
+    The Lark dialect is llguidance's (https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md).
+    """
+
+    kind: GrammarKind
+    source: str = ""
+
+
 class Submit(Word, frozen=True, tag=True):
     """Run a request. `emitted` holds output ids the client already has; generation goes on after them.
 
@@ -49,7 +68,13 @@ class Cancel(Word, frozen=True, tag=True):
     id: str
 
 
-ToEngine = Submit | Cancel
+class Drain(Word, frozen=True, tag=True):
+    """End as soon as nothing is left to do, after `deadline_s` in any case. Answered by `Draining`."""
+
+    deadline_s: float
+
+
+ToEngine = Submit | Cancel | Drain
 
 
 class Phase(StrEnum):
@@ -108,7 +133,7 @@ class Heartbeat(Word, frozen=True, tag=True):
 
     `steps` counts finished engine steps. `last_step_age` is the time since the last one ended or, if later, since work
     reached the idle engine; None while the model loads. A growing age while `running` or `waiting` is above 0 means a
-    stall, however well this thread feels.
+    stall, however well this thread feels. The last three say how long a step may take.
     """
 
     epoch: int
@@ -119,6 +144,22 @@ class Heartbeat(Word, frozen=True, tag=True):
     running: int
     waiting: int
     memory: Memory
+    busy_s: float = 0.0
+    """Seconds spent in finished steps, in all."""
+    computed_tokens: int = 0
+    """Tokens, of prompts and outputs, that finished steps computed, in all."""
+    step_tokens: int = 0
+    """Tokens that were launched and whose step has not finished."""
+
+
+class Draining(Word, frozen=True, tag=True):
+    """The process ends on purpose and takes nothing new: a `Submit` from now on is rejected with `STOPPING`.
+
+    Sent to every connection when a `Drain` arrives, or with the last step after SIGTERM. What is still unfinished when
+    the connection ends is for the next incarnation, and no crash.
+    """
+
+    epoch: int
 
 
 class FinishReason(StrEnum):
@@ -181,4 +222,4 @@ class StepEvents(Word, frozen=True, tag=True):
     events: list[RequestEvent]
 
 
-FromEngine = Ready | Heartbeat | StepEvents
+FromEngine = Ready | Heartbeat | Draining | StepEvents

@@ -23,9 +23,9 @@ from ..config import EngineProcess
 from ..process import EXIT_UNUSABLE, end_with_parent
 from .batch import Batch
 from .errors import FrameError, ModelError
-from .link import Command, Link, OwnedEvent, Owner, OwnerGone, Stop
+from .link import Command, Finish, Link, OwnedEvent, Owner, OwnerGone, Stop
 from .loop import EngineLoop
-from .protocol import FromEngine, Heartbeat, Limits, Phase, Ready, RequestEvent, StepEvents
+from .protocol import Drain, Draining, FromEngine, Heartbeat, Limits, Phase, Ready, RequestEvent, StepEvents
 from .scheduler import ChunkSizes, Scheduler
 from .wire import encode, reader_of_requests
 
@@ -86,8 +86,8 @@ class EngineServer:
         except ModelError as error:
             log.error("unusable", error=str(error))
             code = EXIT_UNUSABLE
-        except BaseException:
-            log.exception("step_thread_failed")
+        except BaseException as error:
+            log.exception("step_thread_failed", error=f"{type(error).__name__}: {error}")
             code = EXIT_STEP_THREAD_FAILED
         self._on_io_thread(self._finish, code)
 
@@ -97,12 +97,29 @@ class EngineServer:
             self._loop.call_soon_threadsafe(callback, *args)
 
     def _finish(self, code: int) -> None:
+        # Only now: an engine that hangs is asked to stop as well, and its loss has to count as a crash.
+        if code == 0:
+            self._announce_end()
         self._exit_code = code
         self._stopped.set()
 
     def _stop(self) -> None:
+        if self._phase is Phase.LOADING:
+            # Nothing is in flight, and the step thread hears nothing before it has loaded.
+            self._finish(0)
         self._phase = Phase.STOPPING
         self._link.put(Stop())
+
+    def _drain(self, deadline_s: float) -> None:
+        log.info("draining", deadline_s=deadline_s)
+        self._announce_end()
+        self._link.put(Finish())
+        self._loop.call_later(deadline_s, self._link.put, Stop())
+
+    def _announce_end(self) -> None:
+        self._phase = Phase.STOPPING
+        for owner in list(self._writers):
+            self._write(owner, Draining(epoch=self._settings.epoch))
 
     def _parent_gone(self) -> None:
         """On the parent-watch thread."""
@@ -138,10 +155,15 @@ class EngineServer:
         self._writers[owner] = writer
         if self._ready is not None:
             self._write(owner, self._ready)
+        if self._phase is Phase.STOPPING:
+            self._write(owner, Draining(epoch=self._settings.epoch))
         words = reader_of_requests(reader)
         try:
             while (word := await words.read()) is not None:
-                self._link.put(Command(owner, word))
+                if isinstance(word, Drain):
+                    self._drain(word.deadline_s)
+                else:
+                    self._link.put(Command(owner, word))
         except FrameError as error:
             log.error("connection_broken", owner=owner, error=str(error))
         finally:
@@ -169,6 +191,9 @@ class EngineServer:
             running=reading.running,
             waiting=reading.waiting,
             memory=reading.memory.with_footprint(footprint),
+            busy_s=reading.busy_s,
+            computed_tokens=reading.computed_tokens,
+            step_tokens=reading.step_tokens,
         )
 
 

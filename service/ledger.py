@@ -143,6 +143,9 @@ class Ledger:
         for entry in list(self._entries.values()):
             self._resume(entry)
 
+    def engine_draining(self) -> None:
+        """What it does not finish is resumed when it is lost; what comes meanwhile it rejects as `STOPPING`."""
+
     def engine_lost(self, reason: str) -> None:
         now = self._clock()
         self._lost_at = now

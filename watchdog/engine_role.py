@@ -69,6 +69,9 @@ class EngineRole:
         if ready.epoch == self.epoch:
             self._ready.set()
 
+    def engine_draining(self) -> None:
+        """Its end is the supervisor's doing, or a signal's; either way it shows at the process."""
+
     def engine_lost(self, reason: str) -> None:
         """What it said last is no longer so; whether it died, the supervisor sees at the process."""
         self.heartbeat = None

@@ -24,6 +24,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.readies: list[Ready] = []
+        self.drainings: list[int] = []
         self.losses: list[str] = []
         self.heartbeats: list[Heartbeat] = []
         self.events: list[RequestEvent] = []
@@ -31,6 +32,9 @@ class Recorder:
 
     def engine_ready(self, ready: Ready) -> None:
         self._note(self.readies, ready)
+
+    def engine_draining(self) -> None:
+        self._note(self.drainings, self.readies[-1].epoch)
 
     def engine_lost(self, reason: str) -> None:
         self._note(self.losses, reason)

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from stoker.config import Engine, Fault, Simulated
-from stoker.engine.protocol import Finished, FinishReason, Phase, Sampling, Submit
+from stoker.engine.protocol import Finished, FinishReason, Phase, RejectCode, Rejected, Sampling, Submit
 from stoker.engine.server import EXIT_STEP_THREAD_FAILED
 from stoker.engine.wire import encode
 from stoker.process import EXIT_UNUSABLE
@@ -59,6 +59,85 @@ async def test_sigterm_ends_the_process_with_0_and_removes_its_socket(tmp_path: 
         engine.process.send_signal(signal.SIGTERM)
         assert await exit_code(engine) == 0
         assert not (tmp_path / "engine.sock").exists()
+
+
+async def test_sigterm_is_announced_as_a_planned_end_but_not_by_an_engine_that_hangs(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, simulated(step_s=0.005)) as engine:
+        engine.client.submit(submit("a", max_tokens=10_000))
+        await engine.heard.until(lambda: bool(engine.heard.tokens("a")))
+        engine.process.send_signal(signal.SIGTERM)
+        await engine.heard.until(lambda: bool(engine.heard.losses))
+        assert engine.heard.drainings == [1]
+    async with running_engine(tmp_path, simulated(Fault(kind="hang"))) as engine:
+        engine.client.submit(submit("a"))
+        await engine.heard.until(lambda: engine.heard.heartbeats[-1].waiting == 1)
+        engine.process.send_signal(signal.SIGTERM)
+        await engine.heard.until(lambda: engine.heard.heartbeats[-1].phase is Phase.STOPPING)
+        engine.process.kill()
+        await engine.heard.until(lambda: bool(engine.heard.losses))
+        assert engine.heard.drainings == []
+
+
+async def test_sigterm_ends_an_engine_that_still_loads_at_once(tmp_path: Path) -> None:
+    slow = Engine(kind="simulated", simulated=Simulated(load_s=600))
+    with start_engine(tmp_path, settings_of(tmp_path, slow)) as process:
+        async with asyncio.timeout(DEADLINE_S):
+            while not (tmp_path / "engine.sock").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
+
+
+async def test_a_drained_engine_finishes_what_it_has_takes_nothing_new_and_ends(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, simulated(step_s=0.005)) as engine:
+        engine.client.submit(submit("a", max_tokens=30))
+        await engine.heard.until(lambda: bool(engine.heard.tokens("a")))
+        assert engine.client.drain(DEADLINE_S)
+        await engine.heard.until(lambda: engine.heard.drainings == [1])
+        engine.client.submit(submit("late"))
+        await engine.heard.ended("a", "late")
+        assert len(engine.heard.tokens("a")) == 30
+        assert [event.code for event in engine.heard.events if isinstance(event, Rejected)] == [RejectCode.STOPPING]
+        assert await exit_code(engine) == 0
+
+
+async def test_a_drain_ends_at_its_deadline_whatever_is_still_running(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, simulated(step_s=0.005)) as engine:
+        engine.client.submit(Submit("a", [65], [], Sampling(seed=1), 10_000, []))
+        await engine.heard.until(lambda: bool(engine.heard.tokens("a")))
+        engine.client.drain(0.1)
+        assert await exit_code(engine) == 0
+        await engine.heard.until(lambda: bool(engine.heard.losses))
+        assert not [event for event in engine.heard.events if isinstance(event, Finished)]
+
+
+async def test_an_idle_engine_that_is_drained_ends_at_once(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, SIMULATED) as engine:
+        engine.client.drain(DEADLINE_S)
+        assert await exit_code(engine) == 0
+
+
+async def test_heartbeats_say_how_long_steps_take_and_how_much_is_under_way(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, simulated(Fault(kind="hang", after_tokens=5), step_s=0.01)) as engine:
+        engine.client.submit(submit("a"))
+        await engine.heard.until(lambda: (engine.heard.heartbeats[-1].last_step_age or 0) > 0.2)
+        beat = engine.heard.heartbeats[-1]
+        assert beat.busy_s / beat.steps >= 0.01
+        assert beat.computed_tokens >= 3 + 4
+        assert beat.step_tokens == 2
+
+
+async def test_sigusr1_writes_every_threads_stack_even_while_the_step_thread_hangs(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, simulated(Fault(kind="hang"))) as engine:
+        engine.client.submit(submit("a"))
+        await engine.heard.until(lambda: engine.heard.heartbeats[-1].waiting == 1)
+        engine.process.send_signal(signal.SIGUSR1)
+        engine.process.send_signal(signal.SIGTERM)
+        await engine.heard.until(lambda: engine.heard.heartbeats[-1].phase is Phase.STOPPING)
+        engine.process.kill()
+        output, _ = await asyncio.to_thread(engine.process.communicate)
+        assert b"in _suffer" in output
+        assert b"in _step_thread" in output
 
 
 async def test_the_process_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
@@ -114,9 +193,10 @@ def test_a_folder_that_is_no_model_ends_the_process_as_unusable_with_one_sentenc
     make_tiny_llama(tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").write_bytes(b"not safetensors")
     settings = settings_of(tmp_path, Engine(), model_path=tmp_path / "model")
-    process = start_engine(tmp_path, settings)
-    output, _ = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == EXIT_UNUSABLE
+    with start_engine(tmp_path, settings) as process:
+        assert process.stdout is not None
+        output = process.stdout.read()
+        assert process.wait(DEADLINE_S) == EXIT_UNUSABLE
     last = json.loads(output.splitlines()[-1])
     assert last["event"] == "unusable"
     assert str(tmp_path / "model") in last["error"]
