@@ -136,7 +136,10 @@ def _across(piece: mx.array) -> mx.array:
 
 @dataclass(slots=True)
 class _PrefixedRow:
-    """One row's attention in one layer: queries as [kv_heads, group * count, head_dim], and where its KV lies."""
+    """One row's attention in one layer: queries as [1, kv_heads, group * count, head_dim], and where its KV lies.
+
+    The leading axis stays throughout: indexing it away makes MLX copy the keys of the whole prefix.
+    """
 
     parts: tuple[SharedPart, ...]
     queries: mx.array
@@ -150,17 +153,17 @@ class _PrefixedRow:
         """From [1, heads, count, head_dim] scaled queries and the tail's [1, kv_heads, tokens, head_dim]."""
         _, heads, count, dim = queries.shape
         # Heads of one group lie next to each other, so a reshape brings them to their KV head.
-        grouped = queries.reshape(keys.shape[1], -1, dim)
-        return cls(parts, grouped, keys[0], values[0], heads, count)
+        grouped = queries.reshape(1, keys.shape[1], -1, dim)
+        return cls(parts, grouped, keys, values, heads, count)
 
     def tail_scores(self) -> mx.array:
-        """[kv_heads, group * count, tail]; a new token sees the tail up to itself."""
+        """[1, kv_heads, group * count, tail]; a new token sees the tail up to itself."""
         scores = self.queries @ self.keys.swapaxes(-1, -2)
         if self.count == 1:
             return scores
         tail = scores.shape[-1]
         visible = mx.arange(tail)[None] <= mx.arange(tail - self.count, tail)[:, None]
-        by_token = scores.reshape(scores.shape[0], -1, self.count, tail)
+        by_token = scores.reshape(scores.shape[1], -1, self.count, tail)
         return mx.where(visible, by_token, -mx.inf).reshape(scores.shape)
 
 
@@ -172,7 +175,7 @@ def _attend_prefixed(rows: Sequence[_PrefixedRow]) -> list[mx.array]:
             sharing.setdefault(part, []).append(i)
     scores: dict[tuple[int, SharedPart], mx.array] = {}
     for part, readers in sharing.items():
-        product = mx.concatenate([rows[i].queries for i in readers], axis=1) @ part.keys[0].swapaxes(-1, -2)
+        product = mx.concatenate([rows[i].queries for i in readers], axis=2) @ part.keys.swapaxes(-1, -2)
         scores |= zip(((i, part) for i in readers), _split_rows(product, [rows[i] for i in readers]), strict=True)
     weights: dict[tuple[int, SharedPart], mx.array] = {}
     outputs = []
@@ -182,16 +185,16 @@ def _attend_prefixed(rows: Sequence[_PrefixedRow]) -> list[mx.array]:
         weights |= {(i, part): piece for part, piece in zip(row.parts, of_parts, strict=True)}
         outputs.append(of_tail @ row.values)
     for part, readers in sharing.items():
-        product = mx.concatenate([weights[i, part] for i in readers], axis=1) @ part.values[0]
+        product = mx.concatenate([weights[i, part] for i in readers], axis=2) @ part.values
         for i, piece in zip(readers, _split_rows(product, [rows[i] for i in readers]), strict=True):
             outputs[i] = outputs[i] + piece
     return [output.reshape(1, row.heads, row.count, -1) for row, output in zip(rows, outputs, strict=True)]
 
 
 def _split_rows(product: mx.array, rows: Sequence[_PrefixedRow]) -> list[mx.array]:
-    """Undo the concatenation of the rows' queries along axis 1."""
-    ends = list(accumulate(row.queries.shape[1] for row in rows))
-    return product.split(tuple(ends[:-1]), axis=1)
+    """Undo the concatenation of the rows' queries along axis 2."""
+    ends = list(accumulate(row.queries.shape[2] for row in rows))
+    return product.split(tuple(ends[:-1]), axis=2)
 
 
 def _softmax_over(pieces: list[mx.array]) -> list[mx.array]:
