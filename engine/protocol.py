@@ -19,13 +19,29 @@ class Word(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to choose tokens. `temperature` 0 is greedy; `top_p` 1, `top_k` 0 and `min_p` 0 switch those filters off."""
+    """How to choose tokens. `temperature` 0 is greedy; `top_p` 1, `top_k` 0 and `min_p` 0 switch those filters off.
+
+    `repetition_penalty` (1 is off) divides positive and multiplies negative logits of tokens in prompt and output
+    (Keskar et al. 2019); `presence_penalty` and `frequency_penalty` (0 is off) are subtracted once, and once for each
+    time, for tokens in the output (OpenAI's definition). `logit_bias` is added to the logits, by token id.
+    `top_logprobs` None asks for no log probabilities, n for the drawn token's and the n likeliest ones'.
+    """
 
     seed: int
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    top_logprobs: int | None = None
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a draw depends on which tokens came before."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
 
 class GrammarKind(StrEnum):
@@ -51,7 +67,7 @@ class Submit(Word, frozen=True, tag=True):
     """Run a request. `emitted` holds output ids the client already has; generation goes on after them.
 
     `max_tokens` bounds the whole output, `emitted` included. Generation ends with reason `stop` at any of `stop_ids`
-    (the stop id itself is not sent).
+    (the stop id itself is not sent). With a `grammar`, the whole output matches it or is cut by `max_tokens`.
     """
 
     id: str
@@ -60,6 +76,7 @@ class Submit(Word, frozen=True, tag=True):
     sampling: Sampling
     max_tokens: int
     stop_ids: list[int]
+    grammar: Grammar | None = None
 
 
 class Cancel(Word, frozen=True, tag=True):
@@ -179,21 +196,60 @@ class RejectCode(StrEnum):
     STOPPING = "stopping"
 
 
+class Tier(StrEnum):
+    """Where a cached prefix came from."""
+
+    RAM = "ram"
+    DISK = "disk"
+
+
+class MissReason(StrEnum):
+    """Why no more of a prompt was found in the prefix cache."""
+
+    COLD = "cold"
+    EVICTED = "evicted"
+    DIVERGED = "diverged"
+    VERSION = "version"
+    NOT_TRIMMABLE = "not_trimmable"
+    TOO_SHORT = "too_short"
+
+
 class Prefill(Word, frozen=True, tag=True):
-    """Progress of a prompt: `done` of `total` tokens are in the KV cache, `cached` of them were not computed."""
+    """Progress of a prompt: `done` of `total` tokens are in the KV cache, `cached` of them were not computed.
+
+    `tier` is where the cached ones came from (the slower one, if both), `miss` why there are not more of them, and
+    `diverged_at` the index of the first token at which the nearest remembered prompt differs, with `DIVERGED`.
+    """
 
     id: str
     done: int
     total: int
     cached: int
+    tier: Tier | None = None
+    miss: MissReason | None = None
+    diverged_at: int | None = None
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Natural log probabilities of one position, of the model's own distribution, before temperature and filters.
+
+    `top` is (token id, log probability) of the likeliest tokens, likeliest first.
+    """
+
+    logprob: float
+    top: list[tuple[int, float]]
 
 
 class Tokens(Word, frozen=True, tag=True):
-    """New output ids of one request; `position` is the first one's place in the whole output."""
+    """New output ids of one request; `position` is the first one's place in the whole output.
+
+    `logprobs` has one entry an id, for requests that asked.
+    """
 
     id: str
     position: int
     ids: list[int]
+    logprobs: list[TokenLogprob] | None = None
 
 
 class Finished(Word, frozen=True, tag=True):
