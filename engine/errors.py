@@ -15,5 +15,9 @@ class ModelError(EngineError):
     """A model that cannot be used; the message names it and the way out."""
 
 
+class GrammarError(EngineError):
+    """A grammar that cannot be used, or an output that does not follow one; the message says where it fails."""
+
+
 class EngineUnavailable(EngineError):
     """No engine is ready to take a request right now."""
