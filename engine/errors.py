@@ -21,3 +21,7 @@ class GrammarError(EngineError):
 
 class EngineUnavailable(EngineError):
     """No engine is ready to take a request right now."""
+
+
+class BlockDamaged(EngineError):
+    """A file of the prefix cache is not the block that its name says; it is removed, and the block is a miss."""
