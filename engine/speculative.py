@@ -23,7 +23,7 @@ PROBE_SHARE = 0.02
 
 PROBE_TOKENS = 2
 
-_COST_MEMORY_STEPS = 64.0
+_COST_MEMORY_STEPS = 32.0
 _COST_ANCHOR = 4.0
 """How many squared tokens of spread in the drafts weigh as much as the slope that was known before."""
 _FIRST_SLOPE = 0.07
@@ -31,7 +31,7 @@ _FIRST_SLOPE = 0.07
 _LEAST_SLOPE = 0.002
 """A draft token costs at least this share of a step, however noise makes it look."""
 _OUTLIER = 3.0
-"""A step so many times slower than expected was held up by something else; one so much faster shows that they were."""
+_WARM_UP_STEPS = 8.0
 
 _ROW_MEMORY_TRIALS = 16.0
 _SHARED_MEMORY_TRIALS = 256.0
@@ -134,7 +134,7 @@ class Controller:
     def __init__(self) -> None:
         self._costs: dict[int, _StepCost] = {}
         self._rows: dict[str, _Acceptance] = {}
-        self._shared = _Acceptance(_SHARED_MEMORY_TRIALS)
+        self._shared = _Acceptance(_SHARED_MEMORY_TRIALS, _FIRST_ACCEPTANCE)
         self._drafted = 0
         self._accepted = 0
         self._purse_s = 0.0
@@ -160,9 +160,7 @@ class Controller:
         self._purse_s += PROBE_SHARE * step.seconds
         for verdict in step.verdicts:
             if verdict.drafted:
-                # Those tried last stand last.
-                self._rows[verdict.row] = self._rows.pop(verdict.row, _Acceptance(_ROW_MEMORY_TRIALS))
-                self._rows[verdict.row].observe(verdict)
+                self._observe_row(verdict)
                 self._shared.observe(verdict)
                 self._drafted += verdict.drafted
                 self._accepted += verdict.accepted
@@ -176,7 +174,7 @@ class Controller:
         return Snapshot(
             drafted=self._drafted,
             accepted=self._accepted,
-            acceptance=self._shared.chance(_FIRST_ACCEPTANCE),
+            acceptance=self._shared.chance,
             step_s={rows: cost.plain for rows, cost in self._costs.items()},
             draft_token_s={rows: cost.slope for rows, cost in self._costs.items()},
         )
@@ -218,10 +216,15 @@ class Controller:
         # What was saved up beyond one probe is not spent: a text that does not repeat would pay for all at once.
         self._purse_s = 0.0
 
+    def _observe_row(self, verdict: Verdict) -> None:
+        row = self._rows.pop(verdict.row, None) or _Acceptance(_ROW_MEMORY_TRIALS, self._shared.chance)
+        row.observe(verdict)
+        # In the order of their last draft, for `_probe`.
+        self._rows[verdict.row] = row
+
     def _chance(self, row: str) -> float:
         """A new row is taken for an average one."""
-        average = self._shared.chance(_FIRST_ACCEPTANCE)
-        return self._rows[row].chance(average) if row in self._rows else average
+        return self._rows.get(row, self._shared).chance
 
     def _nearest_slope(self, rows: int, seconds: float) -> float:
         """What a draft token costs in a batch of a size not seen before; `seconds` is its first step."""
@@ -235,18 +238,15 @@ class _Acceptance:
     """How often a draft token was accepted of late; what stands after a refused token was never put to the test."""
 
     memory_trials: float
-    _accepted: float = 0.0
-    _trials: float = 0.0
+    chance: float
+    """Of the next draft token; at first that of others."""
+    _trials: float = _PRIOR_TRIALS
 
     def observe(self, verdict: Verdict) -> None:
         trials = min(verdict.accepted + 1, verdict.drafted)
-        kept = (1 - 1 / self.memory_trials) ** trials
-        self._accepted = kept * self._accepted + verdict.accepted
-        self._trials = kept * self._trials + trials
-
-    def chance(self, before: float) -> float:
-        """Chance of the next one, which is `before` as long as nothing is known."""
-        return (self._accepted + _PRIOR_TRIALS * before) / (self._trials + _PRIOR_TRIALS)
+        kept = self._trials * (1 - 1 / self.memory_trials) ** trials
+        self._trials = kept + trials
+        self.chance = (self.chance * kept + verdict.accepted) / self._trials
 
 
 @dataclass(slots=True)
@@ -254,9 +254,12 @@ class _StepCost:
     """Seconds of a step as `plain + slope * drafted`: least squares over recent steps.
 
     The slope is drawn towards its last value, so that it stays where it was while all drafts are equally long.
+    One step that takes far too long was held up by something else and does not count; a second one in a row does, in
+    part. One that takes far too little, among the first ones, shows that those before it were a warm-up.
     """
 
     slope: float
+    _late: bool = False
     _weight: float = 0.0
     _drafted: float = 0.0
     _seconds: float = 0.0
@@ -270,10 +273,12 @@ class _StepCost:
     def observe(self, drafted: int, seconds: float) -> None:
         if self._weight:
             expected = self.plain + self.slope * drafted
-            if seconds * _OUTLIER < expected:
-                # Nothing makes a step early: what was measured so far was a warm-up.
+            if seconds * _OUTLIER < expected and self._weight < _WARM_UP_STEPS:
                 self.slope *= seconds / expected
                 self._weight = self._spread = self._together = 0.0
+            was_late, self._late = self._late, seconds > _OUTLIER * expected
+            if self._late and not was_late:
+                return
             seconds = min(seconds, _OUTLIER * expected)
         kept = 1 - 1 / _COST_MEMORY_STEPS
         self._weight = kept * self._weight + 1
