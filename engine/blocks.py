@@ -126,6 +126,8 @@ class RamTier:
         # Later blocks are useless without the earlier ones, so those must outlive them: they are used last.
         for run in reversed(runs):
             self._segments.move_to_end(run.segment)
+        if runs:
+            self._use_ancestors(runs[0].segment)
         return runs
 
     def pin(self, segment: Segment) -> None:
