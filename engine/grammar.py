@@ -91,7 +91,7 @@ class Matcher:
     def failure(self) -> str | None:
         """Why the output cannot be followed any further, such as a grammar with too many readings; else None.
 
-        The masks of a failed matcher allow only the end of text.
+        To be asked after every mask: those of a failed matcher mean nothing.
         """
         return f"the output cannot be followed further: {_reason(self._matcher)}" if self._matcher.is_error() else None
 
@@ -108,6 +108,8 @@ class Matcher:
         masks = np.zeros((1 + len(draft), self._words), dtype=np.uint32)
         for mask, token in zip(masks, draft, strict=False):
             self._fill(mask)
+            if self._matcher.is_error():
+                break
             self.advance(token)
         self._fill(masks[-1])
         self.rollback(len(draft))
@@ -119,20 +121,22 @@ class Matcher:
             raise GrammarError(f"the token {token} is not allowed by the grammar here")
         if token in self._end_ids:
             self._ended = True
-        else:
-            self._matcher.consume_token(token)
+            return
+        self._matcher.consume_token(token)
 
     def rollback(self, count: int) -> None:
-        """Take back the last `count` tokens."""
-        inside = count - self._ended if count else 0
-        if count:
+        """Take back the last `count` tokens. A failed matcher stays where it is."""
+        if count and self._ended:
             self._ended = False
-        assert self._matcher.rollback(inside), self._matcher.get_error()
+            count -= 1
+        went_back = self._matcher.rollback(count)
+        assert went_back or self._matcher.is_error(), self._matcher.get_error()
 
     def allowed(self, draft: Sequence[int]) -> int:
         """How many tokens of a draft, from its start, the grammar allows."""
-        if self._ended:
-            return 0
+        if self.stopped:
+            # The library counts an end of text only where something else could come too.
+            return int(not self._ended and bool(self._end_ids.intersection(draft[:1])))
         length = self._matcher.validate_tokens(list(draft))
         # Nothing follows an end of text, whichever of several it is.
         ends = (i + 1 for i, token in enumerate(draft[:length]) if token in self._end_ids)
