@@ -120,6 +120,8 @@ class Engine(Section):
     """Prompt tokens computed in one step while nothing else runs."""
     prefill_chunk_busy: Count = 64
     """Prompt tokens computed in one step while streams are decoding: smaller keeps their pace."""
+    speculation: Literal["auto", "off"] = "auto"
+    """Drafts from the row's own text, verified in the batch; `auto` drafts where it pays. Never changes an output."""
     cache_limit_bytes: Count = 1024 * 1024 * 1024
     """Bound of MLX's pool of freed buffers."""
     heartbeat_s: Seconds = 0.25
@@ -155,9 +157,17 @@ class Watchdog(Section):
     restart: Restart = Restart()
     """Restart policy of every child."""
     stop_deadline_s: Seconds = 10.0
-    """How long a child may take to end after SIGTERM before SIGKILL (the service gets its drain deadline on top)."""
-    start_deadline_s: Seconds = 900.0
-    """How long a child may take to become ready before it is restarted."""
+    """How long a child may take to end after SIGTERM before SIGKILL: the service gets its drain deadline on top,
+    and each child a second for every 4 GB of memory that it has to give back."""
+    start_deadline_s: Seconds = 120.0
+    """How long a child may take to become ready before it is restarted; the engine gets a second on top for every
+    50 MB of weights."""
+    stall_after_s: Seconds = 10.0
+    """An engine that has work and finishes no step for this long is replaced, and so is one that sends no heartbeat and
+    a service that does not answer. The bound of a step grows by itself while the engine starts and where its steps are
+    measured to be slow."""
+    restart_drain_s: Seconds = 5.0
+    """How long running requests may go on before a planned restart; what is left then pauses and goes on after it."""
     log_lines: Count = 100
     """Last lines of a child's output that are kept with every restart."""
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import psutil
 import structlog
 
 MAX_LINE_BYTES = 16 * 1024  # a structured traceback fits
@@ -118,10 +119,26 @@ class Child(asyncio.SubprocessProtocol):
         assert code is not None, "the process has exited"
         return code
 
+    @property
+    def resident_bytes(self) -> int:
+        """Memory that its end has to free; 0 once it has ended."""
+        try:
+            return psutil.Process(self.pid).memory_info().rss
+        except psutil.Error:
+            return 0
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it still lives."""
+        with contextlib.suppress(ProcessLookupError):
+            self._transport.send_signal(number)
+
+    def note(self, line: str) -> None:
+        """Keep a line about it among its own."""
+        self._take_lines([line])
+
     async def stop(self, deadline_s: float) -> int:
         """Ask it to end, and after `deadline_s` make it; returns its exit code."""
-        with contextlib.suppress(ProcessLookupError):
-            self._transport.send_signal(signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(deadline_s):
                 await self._exited.wait()

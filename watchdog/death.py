@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 from ..process import EXIT_UNUSABLE
+from .child import exit_in_words
+
+MAX_WORDS_LENGTH = 300
 
 
 class Cause(StrEnum):
@@ -21,6 +26,7 @@ class Cause(StrEnum):
     NOT_READY = "not_ready"
     NOT_STARTED = "not_started"
     REQUESTED = "requested"
+    STALLED = "stalled"
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,16 @@ class Death:
         ready_for_s = 0.0 if ready_since is None else died - ready_since
         return cls(cause, reason, exit_code, log_tail, ready_for_s, at=datetime.now(UTC), died=died)
 
+    @classmethod
+    def of(cls, code: int, log_tail: tuple[str, ...], ready_since: float | None) -> Death:
+        """The end of a process that nobody here wanted, with what it said about it."""
+        reason = exit_in_words(code)
+        # Who is killed from outside, or ends as if nothing were wrong, leaves no words about it.
+        words = None if code in {0, -signal.SIGKILL} else explanation(log_tail)
+        if words is not None:
+            reason += f": {words}"
+        return cls.now(Cause.KILLED if code < 0 else Cause.EXITED, reason, code, log_tail, ready_since)
+
     @property
     def final(self) -> bool:
         """The child itself says that no restart will help it."""
@@ -65,6 +81,29 @@ class Death:
             if record.get("event") == "unusable":
                 return str(record.get("error"))
         return f"it ended with {self.reason}, which means that no restart will help, but not why"
+
+
+def explanation(lines: tuple[str, ...]) -> str | None:
+    """What the last lines of a process say about its end, None when they say nothing.
+
+    A native abort says why right before the interpreter's `Fatal Python error`, a log line in its `error`, and an
+    uncaught exception in the last line.
+    """
+    said = None
+    for before, line in pairwise(("", *lines)):
+        record = _json_object(line)
+        if line.startswith("Fatal Python error"):
+            return _short(before if before and not _json_object(before) else line)
+        if record.get("level") in {"error", "critical"} and "error" in record:
+            said = str(record["error"])
+        elif not record and line.strip():
+            said = line.strip()
+    return None if said is None else _short(said)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_WORDS_LENGTH else text[: MAX_WORDS_LENGTH - 1] + "…"
 
 
 def _json_object(line: str) -> dict[str, Any]:

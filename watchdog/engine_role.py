@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Mapping
 
-from ..config import EngineProcess, Paths
+from ..config import EngineProcess, Paths, Watchdog
 from ..engine.client import SocketEngineClient
 from ..engine.protocol import Heartbeat, Ready, RequestEvent
 from .child import Launch
 from .home import EpochCounter, private_folder, write_private
+from .stall import StallDetector
+
+STALL_POLL_S = 0.25
+DRAIN_MARGIN_S = 1.0
+"""The engine ends itself at its drain deadline; this is for the step that it is in."""
 
 
 class EngineRole:
     """One engine by name. Run `listen` as a task for as long as the tree lives."""
 
     def __init__(
-        self, paths: Paths, template: EngineProcess, environment: Mapping[str, str], pass_fds: tuple[int, ...]
+        self,
+        *,
+        paths: Paths,
+        template: EngineProcess,
+        watchdog: Watchdog,
+        environment: Mapping[str, str],
+        pass_fds: tuple[int, ...],
     ) -> None:
         """`template` is what each incarnation is told, but for its epoch."""
         self._template = template
+        self._watchdog = watchdog
         self._settings_file = paths.child_settings(self.name)
         self._environment = environment
         self._pass_fds = pass_fds
         self._epochs = EpochCounter(paths.epoch(template.name))
         self._client = SocketEngineClient(template.socket, self)
         self._ready = asyncio.Event()
+        self._stall = self._new_detector()
         self.epoch = 0
         self.heartbeat: Heartbeat | None = None
 
@@ -41,6 +55,7 @@ class EngineRole:
     def launch(self) -> Launch:
         self.epoch = self._epochs.next()
         self.heartbeat = None
+        self._stall = self._new_detector()
         self._ready.clear()
         private_folder(self._template.socket.parent)
         self._template.socket.unlink(missing_ok=True)
@@ -51,6 +66,16 @@ class EngineRole:
 
     async def ready(self) -> None:
         await self._ready.wait()
+
+    async def stalled(self) -> str:
+        while True:
+            if (reason := self._stall.check(time.monotonic())) is not None:
+                return reason
+            await asyncio.sleep(STALL_POLL_S)
+
+    def drain(self) -> float:
+        drain_s = self._watchdog.restart_drain_s
+        return drain_s + DRAIN_MARGIN_S if self._client.drain(drain_s) else 0.0
 
     def circuit_opened(self) -> None:
         """Nobody queues at an engine: the service answers for it."""
@@ -79,6 +104,10 @@ class EngineRole:
     def engine_heartbeat(self, heartbeat: Heartbeat) -> None:
         if heartbeat.epoch == self.epoch:
             self.heartbeat = heartbeat
+            self._stall.heard(heartbeat, time.monotonic())
 
     def engine_event(self, event: RequestEvent) -> None:
         """The watchdog has no requests."""
+
+    def _new_detector(self) -> StallDetector:
+        return StallDetector(self._watchdog.stall_after_s, self._template.engine.heartbeat_s)

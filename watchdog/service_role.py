@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Mapping
 
 import aiohttp
@@ -15,6 +16,7 @@ from .ports import ListeningSocket
 
 PROBE_TIMEOUT_S = 2.0
 PROBE_PAUSE_S = 0.02
+LIVENESS_PAUSE_S = 1.0
 
 
 class ServiceRole:
@@ -27,6 +29,7 @@ class ServiceRole:
         server: Server,
         engine: EngineEndpoint,
         listening: ListeningSocket,
+        stall_after_s: float,
         http: aiohttp.ClientSession,
         environment: Mapping[str, str],
         pass_fds: tuple[int, ...],
@@ -35,6 +38,8 @@ class ServiceRole:
         self._server = server
         self._engine = engine
         self._listening = listening
+        self._stall_after_s = stall_after_s
+        self._answered = asyncio.Event()
         self._http = http
         self._environment = environment
         self._pass_fds = pass_fds
@@ -48,6 +53,7 @@ class ServiceRole:
         return self._listening.url
 
     def launch(self) -> Launch:
+        self._answered.clear()
         descriptor = self._listening.open().fileno()
         settings = ServiceProcess(server=self._server, listen_fd=descriptor, engine=self._engine)
         write_private(self._settings_file, settings.model_dump_json().encode())
@@ -56,6 +62,22 @@ class ServiceRole:
 
     async def ready(self) -> None:
         await self._until_ok("/health/live")
+        self._answered.set()
+
+    async def stalled(self) -> str:
+        await self._answered.wait()
+        silent_s = 0.0
+        while silent_s <= self._stall_after_s:
+            await asyncio.sleep(LIVENESS_PAUSE_S)
+            asked = time.monotonic()
+            answered = await self._answers_ok("/health/live")
+            # No more than a probe can take: a pause of this process is not held against the service.
+            silent_s = 0.0 if answered else silent_s + min(time.monotonic() - asked, PROBE_TIMEOUT_S)
+        return f"stalled: no answer for {silent_s:.1f} s (bound {self._stall_after_s:.1f} s)"
+
+    def drain(self) -> float:
+        """It drains after SIGTERM, for its own deadline."""
+        return 0.0
 
     def circuit_opened(self) -> None:
         """Nobody will answer for a while: clients are refused rather than left to hang in the queue."""

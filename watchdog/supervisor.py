@@ -19,12 +19,17 @@ from typing import Protocol
 import structlog
 
 from ..config import Watchdog
+from . import stacks
 from .child import Child, Launch, exit_in_words
 from .death import Cause, Death
 from .errors import WatchdogError
 from .restart import Past, decide
 
 KEPT_DEATHS = 10
+RELEASED_BYTES_PER_S = 4e9
+"""A process that ends gives its memory back at this rate at least, and must not be killed while it does."""
+STALLED_GRACE_S = 2.0
+"""A process that does nothing seldom hears SIGTERM; this is for one that was only too slow."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +59,15 @@ class Snapshot:
     """Why the child stays away, as one sentence; None when it does not."""
 
 
+@dataclass(frozen=True)
+class Deadlines:
+    """How many seconds a child may take until it is ready, and from SIGTERM to its end; what its memory takes to be
+    given back comes on top of the latter."""
+
+    start_s: float
+    stop_s: float
+
+
 class Role(Protocol):
     """What one kind of child needs from its watchdog."""
 
@@ -66,6 +80,12 @@ class Role(Protocol):
 
     async def ready(self) -> None:
         """Returns when the incarnation launched last takes work."""
+
+    async def stalled(self) -> str:
+        """Returns why the incarnation launched last must be replaced, once it lives but does not work."""
+
+    def drain(self) -> float:
+        """Ask the child to end once it has done what it has; returns for how many seconds to wait for that."""
 
     def circuit_opened(self) -> None:
         """The child will stay away for a while."""
@@ -90,20 +110,20 @@ class _Wish(Enum):
 
 
 class Supervisor:
-    """Keeps one child alive. `stop_deadline_s` is how long it may take to end after SIGTERM."""
+    """Keeps one child alive."""
 
     def __init__(
         self,
         role: Role,
         settings: Watchdog,
-        stop_deadline_s: float,
+        deadlines: Deadlines,
         observer: Observer,
         on_line: Callable[[str, str], None],
     ) -> None:
         """`on_line` hears the child's name and each line of its output."""
         self._role = role
         self._settings = settings
-        self._stop_deadline_s = stop_deadline_s
+        self._deadlines = deadlines
         self._observer = observer
         self._on_line = on_line
         self._log = log.bind(child=role.name)
@@ -118,7 +138,7 @@ class Supervisor:
         self._failure: str | None = None
 
     def restart(self) -> None:
-        """Ask for a new incarnation now, whatever the state; a wanted restart also closes the circuit."""
+        """Ask for a new incarnation now, whatever the state: what runs is drained, and the circuit is closed."""
         if self._wish is None:
             self._wish = _Wish.RESTART
             self._wished.set()
@@ -177,29 +197,43 @@ class Supervisor:
         """Watch a running child until it has ended, by itself or because we made it."""
         spawned = time.monotonic()
         ready_since = None
-        deadline_s = self._settings.start_deadline_s
-        async with running(child.exited(), self._role.ready(), self._wished.wait()) as (exited, ready, wished):
-            await asyncio.wait({exited, ready, wished}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
+        deadline_s = self._deadlines.start_s
+        role = self._role
+        async with running(child.exited(), self._wished.wait(), role.stalled(), role.ready()) as tasks:
+            exited, wished, stalled, ready = tasks
+            await asyncio.wait(tasks, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not exited.done():
                 await ready
                 ready_since = time.monotonic()
                 self._became_ready(ready_since, start_s=ready_since - spawned)
-                await asyncio.wait({exited, wished}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({exited, wished, stalled}, return_when=asyncio.FIRST_COMPLETED)
             if exited.done():
-                code = await child.wait()
-                cause = Cause.KILLED if code < 0 else Cause.EXITED
-                return Death.now(cause, exit_in_words(code), code, child.tail, ready_since)
+                return Death.of(await child.wait(), child.tail, ready_since)
             if wished.done():
                 return await self._end(child, Cause.REQUESTED, "requested", ready_since)
+            if stalled.done():
+                return await self._end(child, Cause.STALLED, str(await stalled), ready_since)
             return await self._end(child, Cause.NOT_READY, f"not ready within {deadline_s:g} s", ready_since)
 
     async def _end(self, child: Child, cause: Cause, reason: str, ready_since: float | None) -> Death:
         self._enter(State.STOPPING)
         self._log.info("child_stopping", reason=reason)
-        code = await child.stop(self._stop_deadline_s)
+        grace_s = self._deadlines.stop_s
+        if cause is Cause.STALLED:
+            await stacks.dump(child)
+            grace_s = STALLED_GRACE_S
+        elif self._wish is _Wish.RESTART:
+            await self._drain(child)
+        code = await child.stop(grace_s + child.resident_bytes / RELEASED_BYTES_PER_S)
         if code < 0:
             reason += f", {exit_in_words(code)}"
         return Death.now(cause, reason, code, child.tail, ready_since)
+
+    async def _drain(self, child: Child) -> None:
+        """A wanted restart lets end by itself what ends soon."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._role.drain()):
+                await child.exited()
 
     def _became_ready(self, now: float, start_s: float) -> None:
         self._failure = None

@@ -16,7 +16,7 @@ import structlog
 
 from .. import __version__
 from ..config import EngineEndpoint, EngineProcess
-from ..engine import blas
+from ..engine import blas, models
 from .api import WatchdogApi
 from .door import Premises
 from .engine_role import EngineRole
@@ -26,9 +26,11 @@ from .log_output import LogOutput
 from .metrics import WatchdogMetrics
 from .service_role import ServiceRole
 from .status import Status, engine_status, service_status
-from .supervisor import State, Supervisor, running
+from .supervisor import Deadlines, State, Supervisor, running
 
 ENGINE_NAME = "default"
+LOADED_BYTES_PER_S = 50e6
+"""A model is loaded at this rate at least, even from a slow external disk."""
 
 log = structlog.get_logger(__name__)
 
@@ -61,16 +63,17 @@ class Tree:
         self._stop = asyncio.Event()
         metrics = WatchdogMetrics()
         settings = premises.config.watchdog
-        stop_s = settings.stop_deadline_s
+        start_s, stop_s = settings.start_deadline_s, settings.stop_deadline_s
         engine = _engine_role(premises)
+        patient = Deadlines(start_s + _weights_bytes(premises) / LOADED_BYTES_PER_S, stop_s)
         counted = metrics.engine(premises.model_name)
         self._engines = {
-            ENGINE_NAME: SupervisedEngine(engine, Supervisor(engine, settings, stop_s, counted, output.child_line))
+            ENGINE_NAME: SupervisedEngine(engine, Supervisor(engine, settings, patient, counted, output.child_line))
         }
         self._service = _service_role(premises, http)
         drain_s = premises.config.server.drain_deadline_s
         self._service_supervisor = Supervisor(
-            self._service, settings, drain_s + stop_s, metrics.service(), output.child_line
+            self._service, settings, Deadlines(start_s, drain_s + stop_s), metrics.service(), output.child_line
         )
         self._supervisors = [self._service_supervisor, *(engine.supervisor for engine in self._engines.values())]
         self._api = WatchdogApi(self, metrics.registry, admin_token(premises.paths))
@@ -179,7 +182,18 @@ def _engine_role(premises: Premises) -> EngineRole:
         epoch=0,
         engine=premises.config.engine,
     )
-    return EngineRole(premises.paths, template, blas.preload_environment(os.environ), (premises.lock,))
+    return EngineRole(
+        paths=premises.paths,
+        template=template,
+        watchdog=premises.config.watchdog,
+        environment=blas.preload_environment(os.environ),
+        pass_fds=(premises.lock,),
+    )
+
+
+def _weights_bytes(premises: Premises) -> int:
+    """What an engine has to load; the simulated one has nothing."""
+    return 0 if premises.model_path is None else models.check(premises.model_path).bytes
 
 
 def _service_role(premises: Premises, http: aiohttp.ClientSession) -> ServiceRole:
@@ -196,6 +210,7 @@ def _service_role(premises: Premises, http: aiohttp.ClientSession) -> ServiceRol
         server=server,
         engine=engine,
         listening=premises.api,
+        stall_after_s=premises.config.watchdog.stall_after_s,
         http=http,
         environment=os.environ,
         pass_fds=(premises.lock,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.watchdog.death import Cause, Death
+from stoker.watchdog.death import Cause, Death, explanation
 
 
 def ended(*lines: str, cause: Cause = Cause.EXITED, code: int = 78) -> Death:
@@ -34,3 +34,36 @@ def test_the_time_until_it_was_ready_again_is_counted_once() -> None:
     back = death.ready_again(death.died + 2.5)
     assert back.ready_after_s == 2.5
     assert back.ready_again(death.died + 9) is back
+
+
+NATIVE = (
+    '{"event": "serving", "level": "info"}',
+    "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer failed",
+    "Fatal Python error: Aborted",
+    "Thread 0x1 (most recent call first):",
+    "Extension modules: mlx.core (total: 1)",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ((), None),
+        (('{"event": "serving", "level": "info"}',), None),
+        (('{"level": "error", "event": "step_thread_failed", "error": "RuntimeError: boom"}',), "RuntimeError: boom"),
+        (("Traceback (most recent call last):", '  File "x.py"', "ValueError: no"), "ValueError: no"),
+        (NATIVE, NATIVE[1]),
+        (NATIVE[:1] + NATIVE[2:], NATIVE[2]),
+        (("x" * 1000,), "x" * 299 + "…"),
+    ],
+)
+def test_what_a_process_says_about_its_end_is_found(lines: tuple[str, ...], words: str | None) -> None:
+    assert explanation(lines) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(70, "exit code 70: boom"), (-6, "killed by SIGABRT: boom"), (-9, "killed by SIGKILL"), (0, "exit code 0")],
+)
+def test_a_death_is_explained_unless_it_came_from_outside(code: int, reason: str) -> None:
+    assert Death.of(code, ("boom",), ready_since=None).reason == reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,12 +13,16 @@ from stoker.config import Restart, Watchdog
 from stoker.watchdog.child import Launch
 from stoker.watchdog.death import Cause
 from stoker.watchdog.errors import AddressUnavailable
-from stoker.watchdog.supervisor import State, Supervisor
+from stoker.watchdog.supervisor import Deadlines, State, Supervisor
 
 LIVES = "print('ready', flush=True); input()"
 NEVER_READY = "input()"
 DIES_AT_START = "print('no luck'); raise SystemExit(3)"
 DIES_WHEN_READY = "print('ready', flush=True); import os; os.kill(os.getpid(), 9)"
+ENDS_BY_ITSELF = "print('ready', flush=True); print('all done')"
+TELLS_ITS_STACKS = (
+    "import faulthandler, signal; faulthandler.register(signal.SIGUSR1); print('ready', flush=True); input()"
+)
 CANNOT_RUN = """print('{"event": "unusable", "error": "the model is missing"}'); raise SystemExit(78)"""
 DEADLINE_S = 30.0
 
@@ -26,12 +31,15 @@ class Script:
     """A role that plays one piece of Python for each incarnation, the last one over and over."""
 
     name = "actor"
+    drain_s = 0.0
 
     def __init__(self, *codes: str) -> None:
         self._codes = codes
         self._ready = asyncio.Event()
         self.launches = 0
         self.circuits_opened = 0
+        self.drains = 0
+        self.stalls: asyncio.Queue[str] = asyncio.Queue()
 
     def launch(self) -> Launch:
         code = self._codes[min(self.launches, len(self._codes) - 1)]
@@ -41,6 +49,13 @@ class Script:
 
     async def ready(self) -> None:
         await self._ready.wait()
+
+    async def stalled(self) -> str:
+        return await self.stalls.get()
+
+    def drain(self) -> float:
+        self.drains += 1
+        return self.drain_s
 
     def circuit_opened(self) -> None:
         self.circuits_opened += 1
@@ -79,7 +94,10 @@ async def supervised(
     role: Script, diary: Diary | None = None, wanted: Watchdog | None = None
 ) -> AsyncIterator[Supervisor]:
     """A running supervisor, stopped in the end."""
-    supervisor = Supervisor(role, wanted or settings(), DEADLINE_S, diary or Diary(), role.heard)
+    settled = wanted or settings()
+    supervisor = Supervisor(
+        role, settled, Deadlines(settled.start_deadline_s, DEADLINE_S), diary or Diary(), role.heard
+    )
     running = asyncio.create_task(supervisor.run())
     async with asyncio.timeout(DEADLINE_S):
         yield supervisor
@@ -103,7 +121,7 @@ async def test_a_child_that_died_is_started_again_and_its_death_is_kept() -> Non
     async with supervised(Script(DIES_AT_START, LIVES), diary) as supervisor:
         await supervisor.until(State.READY)
         (death,) = supervisor.snapshot().deaths
-        assert (death.reason, death.exit_code, death.log_tail) == ("exit code 3", 3, ("no luck",))
+        assert (death.reason, death.exit_code, death.log_tail) == ("exit code 3: no luck", 3, ("no luck",))
         assert death.ready_after_s is not None
         assert death.ready_for_s == 0
     assert diary.states[:4] == [State.STARTING, State.BACKOFF, State.STARTING, State.READY]
@@ -135,7 +153,7 @@ async def test_a_crash_loop_stops_at_the_intensity() -> None:
         snapshot = supervisor.snapshot()
         assert (role.launches, snapshot.restarts, role.circuits_opened) == (4, 3, 1)
         assert snapshot.failure == (
-            "actor ended again after 3 restarts within 120 s (last: exit code 3); the next try is in 600 s"
+            "actor ended again after 3 restarts within 120 s (last: exit code 3: no luck); the next try is in 600 s"
         )
 
 
@@ -157,6 +175,63 @@ async def test_a_restart_on_request_is_no_crash() -> None:
         assert supervisor.snapshot().deaths[-1].reason == "requested, killed by SIGTERM"
     assert set(diary.restarts) == {Cause.REQUESTED}
     assert State.BACKOFF not in diary.states
+
+
+async def test_a_restart_on_request_waits_for_a_child_that_ends_by_itself() -> None:
+    role = Script(ENDS_BY_ITSELF, LIVES)
+    role.drain_s = DEADLINE_S
+    async with supervised(role) as supervisor:
+        await supervisor.until(State.READY)
+        supervisor.restart()
+        await supervisor.until(State.STARTING)
+        death = supervisor.snapshot().deaths[-1]
+        assert (role.drains, death.reason, death.exit_code) == (1, "requested", 0)
+        assert death.log_tail[-1] == "all done"
+    assert role.drains == 1  # A tree that ends has drained at its service.
+
+
+async def test_a_child_that_does_not_end_by_itself_is_asked_to_when_its_drain_is_over() -> None:
+    role = Script(LIVES)
+    role.drain_s = 0.05
+    async with supervised(role) as supervisor:
+        await supervisor.until(State.READY)
+        supervisor.restart()
+        await supervisor.until(State.STARTING)
+        assert supervisor.snapshot().deaths[-1].reason == "requested, killed by SIGTERM"
+
+
+async def test_a_stalled_child_leaves_its_stacks_and_is_started_again() -> None:
+    role, diary = Script(TELLS_ITS_STACKS, LIVES), Diary()
+    async with supervised(role, diary) as supervisor:
+        await supervisor.until(State.READY)
+        role.stalls.put_nowait("stalled: no step for 12 s")
+        await supervisor.until(State.BACKOFF)
+        await supervisor.until(State.READY)
+        (death,) = supervisor.snapshot().deaths
+        assert (death.cause, death.reason) == (Cause.STALLED, "stalled: no step for 12 s, killed by SIGTERM")
+        assert any("most recent call first" in line for line in death.log_tail)
+    assert diary.restarts == [Cause.STALLED]
+
+
+async def test_a_child_that_stalls_before_it_is_ready_is_started_again_too() -> None:
+    role = Script(NEVER_READY, LIVES)
+    async with supervised(role) as supervisor:
+        await supervisor.until(State.STARTING)
+        role.stalls.put_nowait("stalled: no heartbeat")
+        await supervisor.until(State.BACKOFF)
+        await supervisor.until(State.READY)
+
+
+async def test_a_frozen_child_is_killed_when_it_stalls() -> None:
+    role = Script(LIVES)
+    async with supervised(role) as supervisor:
+        await supervisor.until(State.READY)
+        pid = supervisor.snapshot().pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        role.stalls.put_nowait("stalled: no heartbeat")
+        await supervisor.until(State.BACKOFF)
+        assert supervisor.snapshot().deaths[-1].reason == "stalled: no heartbeat, killed by SIGKILL"
 
 
 async def test_a_restart_on_request_ends_an_open_circuit_at_once() -> None:
