@@ -122,7 +122,7 @@ def test_what_is_remembered_is_bounded() -> None:
     for other in range(EVICTED_BLOCKS):
         history.evicted(other.to_bytes(16))
     assert explain(history, tokens) == Miss(MissReason.COLD)
-    assert explain(history, [*prompt(0, 100), 7, 8], hit_blocks=1) == Miss(MissReason.COLD)
+    assert explain(history, [*prompt(0, 100), *prompt(5000)], hit_blocks=1) == Miss(MissReason.COLD)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=64, max_size=200), st.data())
