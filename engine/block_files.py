@@ -25,9 +25,10 @@ SUFFIX = ".safetensors"
 TEMPORARY_SUFFIX = ".tmp"
 
 _LENGTH = struct.Struct("<Q")
+_OPENING = '{"__metadata__":{"crc32":"'
 _BLANK = b"0" * 8
-_CHECKSUM = slice(len('{"__metadata__":{"crc32":"'), len('{"__metadata__":{"crc32":"') + len(_BLANK))
-"""Where the checksum stands in a header. The checksum is that of the header with zeros there, then of the data."""
+_CHECKSUM = slice(_LENGTH.size + len(_OPENING), _LENGTH.size + len(_OPENING) + len(_BLANK))
+"""Where a file's checksum stands. It is the CRC-32 of the whole file with zeros there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,12 @@ class BlockName:
 
 def encode(name: BlockName, arrays: Mapping[str, RawArray]) -> list[bytes | memoryview]:
     """A file's content in pieces: its header, then each array's own bytes."""
-    data = [memoryview(array.data).cast("B") for array in arrays.values()]
     header = _header(name, arrays)
+    data = [memoryview(array.data).cast("B") for array in arrays.values()]
     checksum = zlib.crc32(header)
     for piece in data:
         checksum = zlib.crc32(piece, checksum)
-    return [_LENGTH.pack(len(header)), _with_checksum(header, f"{checksum:08x}".encode()), *data]
+    return [header[: _CHECKSUM.start] + _hex(checksum) + header[_CHECKSUM.stop :], *data]
 
 
 def write(path: Path, pieces: Iterable[bytes | memoryview], used_ns: int) -> None:
@@ -79,14 +80,12 @@ def write(path: Path, pieces: Iterable[bytes | memoryview], used_ns: int) -> Non
 
 def read(path: Path, version: str, block: bytes) -> dict[str, RawArray]:
     """The arrays of a block, as views of one buffer. Raises `BlockDamaged` or `OSError`."""
-    content = path.read_bytes()
-    start = _LENGTH.size
-    (length,) = _LENGTH.unpack_from(content) if len(content) >= start else (0,)
-    header, data = content[start : start + length], memoryview(content)[start + length :]
-    checksum = zlib.crc32(data, zlib.crc32(_with_checksum(header, _BLANK)))
-    if header[_CHECKSUM] != f"{checksum:08x}".encode():
+    content = memoryview(path.read_bytes())
+    checksum = zlib.crc32(_BLANK, zlib.crc32(content[: _CHECKSUM.start]))
+    if content[_CHECKSUM] != _hex(zlib.crc32(content[_CHECKSUM.stop :], checksum)):
         raise BlockDamaged(f"{path} is damaged: its checksum is not that of its {len(content)} bytes")
-    table = json.loads(header)
+    start = _LENGTH.size + _LENGTH.unpack_from(content)[0]
+    table, data = json.loads(bytes(content[_LENGTH.size : start])), content[start:]
     said = table.pop("__metadata__")
     if (said["version"], said["hash"]) != (version, block.hex()):
         raise BlockDamaged(f"{path} holds block {said['hash']} of version {said['version']}")
@@ -94,7 +93,7 @@ def read(path: Path, version: str, block: bytes) -> dict[str, RawArray]:
 
 
 def _header(name: BlockName, arrays: Mapping[str, RawArray]) -> bytes:
-    """The header with a blank checksum, padded so that the data is aligned."""
+    """Length and header with a blank checksum, padded so that the data is aligned."""
     # The checksum comes first, at a place that depends on nothing.
     said = {"crc32": _BLANK.decode(), "version": name.version, "hash": name.block.hex(), "parent": name.parent.hex()}
     table: dict[str, object] = {"__metadata__": said}
@@ -104,11 +103,12 @@ def _header(name: BlockName, arrays: Mapping[str, RawArray]) -> bytes:
         table[key] = {"dtype": array.dtype, "shape": array.shape, "data_offsets": [start, end]}
         start = end
     header = json.dumps(table, separators=(",", ":")).encode()
-    return header + b" " * (-len(header) % 8)
+    header += b" " * (-len(header) % 8)
+    return _LENGTH.pack(len(header)) + header
 
 
-def _with_checksum(header: bytes, checksum: bytes) -> bytes:
-    return header[: _CHECKSUM.start] + checksum + header[_CHECKSUM.stop :]
+def _hex(checksum: int) -> bytes:
+    return f"{checksum:08x}".encode()
 
 
 def _array(entry: dict[str, object], data: memoryview) -> RawArray:
