@@ -3,23 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from ..config import Server
-from .errors import ContextLengthExceeded, EngineLoading, EngineUnavailable, QueueFull, ServiceError, ShuttingDown
+from .errors import (
+    ContextLengthExceeded,
+    EngineLoading,
+    EngineUnavailable,
+    Overloaded,
+    QueueFull,
+    ServiceError,
+    ShuttingDown,
+)
+from .fairness import Priority
+
+
+class ShedLevel(IntEnum):
+    """What is turned away for want of memory or of an engine; each level includes those before it."""
+
+    NONE = 0
+    BATCH_AND_LONG = 1
+    OVER_SHARE = 2
+    ALL = 3
+
+
+@dataclass(frozen=True)
+class Shed:
+    """The level, and why; the watchdog sets it."""
+
+    level: ShedLevel
+    reason: str
 
 
 @dataclass(frozen=True)
 class Conditions:
     """The state of the service at the moment a request arrives.
 
-    `engine_capacity` is how many requests an engine holds, None as long as there has never been one;
-    `engine_down_s` is how long it has been gone, None while it is there. `in_flight` counts requests taken so far.
+    `engine_rows` is how many requests an engine computes at once, None as long as there has never been one;
+    `engine_down_s` is how long it has been gone, None while it is there. `in_flight` counts requests taken so far,
+    `clients` those they are from. `retry_after_s` is when one more would have its turn, None when nobody knows.
     """
 
     stopping: bool
     text_ready: bool
-    engine_capacity: int | None
+    shed: Shed
+    engine_rows: int | None
     engine_down_s: float | None
+    in_flight: int
+    clients: int
+    waiting_tokens: int
+    retry_after_s: int | None
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A request at the door: `in_flight` is how many its client has already, and whether it is among `clients`."""
+
+    priority: Priority
     in_flight: int
 
 
@@ -27,15 +67,17 @@ def unready(conditions: Conditions) -> ServiceError | None:
     """Why the service cannot work at this very moment, or None when it can."""
     if conditions.stopping:
         return ShuttingDown("the server is shutting down; try again when it is back")
-    if not conditions.text_ready or conditions.engine_capacity is None:
+    if not conditions.text_ready or conditions.engine_rows is None:
         return EngineLoading("the model is still loading; try again in a moment")
     if conditions.engine_down_s is not None:
         gone = f"the engine has been gone for {conditions.engine_down_s:.1f} s and is being restarted"
         return EngineUnavailable(f"{gone}; try again in a moment")
+    if conditions.shed.level >= ShedLevel.ALL:
+        return _overloaded(conditions, "all new requests are")
     return None
 
 
-def refusal(conditions: Conditions, server: Server) -> ServiceError | None:
+def refusal(conditions: Conditions, arrival: Arrival, server: Server) -> ServiceError | None:
     """Why a request that arrives now is not taken, or None when it is.
 
     A request that arrives while the engine restarts is taken: it waits as those wait that were there before.
@@ -44,12 +86,50 @@ def refusal(conditions: Conditions, server: Server) -> ServiceError | None:
     down_s = conditions.engine_down_s or 0.0
     if reason is not None and not (isinstance(reason, EngineUnavailable) and down_s < server.resume_deadline_s):
         return reason
-    assert conditions.engine_capacity is not None, "not loading, so an engine has been there"
-    # After a restart every request goes to the new engine at once, so never more than one engine holds.
-    bound = min(server.max_queue, conditions.engine_capacity)
-    if conditions.in_flight >= bound:
-        return QueueFull(f"{conditions.in_flight} requests are in flight, and {bound} is the bound; try again shortly")
+    return _shed(conditions, arrival) or _queue_full(conditions, server)
+
+
+def _shed(conditions: Conditions, arrival: Arrival) -> Overloaded | None:
+    level = conditions.shed.level
+    if level >= ShedLevel.ALL:
+        return _overloaded(conditions, "all new requests are")
+    if level >= ShedLevel.OVER_SHARE and _over_share(conditions, arrival):
+        return _overloaded(conditions, "clients with more than their share in flight are")
+    if level >= ShedLevel.BATCH_AND_LONG and arrival.priority is Priority.BATCH:
+        return _overloaded(conditions, "batch requests are")
     return None
+
+
+def _over_share(conditions: Conditions, arrival: Arrival) -> bool:
+    """Whether its client has as many in flight as each would have if the engine's rows were shared out."""
+    assert conditions.engine_rows is not None, "not loading, so an engine has been there"
+    clients = conditions.clients + (arrival.in_flight == 0)
+    return arrival.in_flight * clients >= conditions.engine_rows
+
+
+def _queue_full(conditions: Conditions, server: Server) -> QueueFull | None:
+    if conditions.in_flight < server.max_queue:
+        return None
+    full = f"{conditions.in_flight} requests are in flight, and {server.max_queue} is the bound"
+    return QueueFull(f"{full}; try again shortly", retry_after_s=conditions.retry_after_s)
+
+
+def prompt_refusal(conditions: Conditions, prompt_tokens: int, server: Server) -> ServiceError | None:
+    """Why a request is not taken now that the length of its prompt is known, or None when it is."""
+    bound = server.shed_long_prompt_tokens
+    if conditions.shed.level >= ShedLevel.BATCH_AND_LONG and prompt_tokens > bound:
+        return _overloaded(conditions, f"prompts over {bound} tokens are (this one has {prompt_tokens})")
+    waiting, most = conditions.waiting_tokens, server.max_queue_tokens
+    # However long, a prompt is served when it is the only one that waits.
+    if waiting and waiting + prompt_tokens > most:
+        full = f"prompts of {waiting} tokens wait, and with this one's {prompt_tokens} they are over {most}"
+        return QueueFull(f"{full}; try again shortly", retry_after_s=conditions.retry_after_s)
+    return None
+
+
+def _overloaded(conditions: Conditions, who: str) -> Overloaded:
+    message = f"the server is short of resources ({conditions.shed.reason}) and {who} turned away; try again later"
+    return Overloaded(message, retry_after_s=conditions.retry_after_s)
 
 
 def output_bound(prompt_tokens: int, asked: int | None, server: Server, context_tokens: int) -> int:

@@ -21,7 +21,7 @@ from .routes import make_app
 from .telemetry import LedgerTelemetry, LiveCollector
 from .text import TextWorker
 
-EXPIRY_TICK_S = 0.25
+LEDGER_TICK_S = 0.25
 LAST_WORDS_S = 1.0
 """How long a stream that was ended at the drain deadline may take to say so."""
 
@@ -35,7 +35,7 @@ class Service:
         self._settings = settings
         self._text = TextWorker(settings.engine.model_path)
         metrics = Metrics()
-        self._ledger = Ledger(LedgerTelemetry(metrics), settings.server.resume_deadline_s)
+        self._ledger = Ledger(LedgerTelemetry(metrics), settings.server)
         self._client = SocketEngineClient(settings.engine.socket, self._ledger)
         self._ledger.connect(self._client)
         metrics.registry.register(LiveCollector(self._ledger))
@@ -62,7 +62,7 @@ class Service:
         exit_code = 0
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(part) for part in (self._client.run(), self._expire(), self._load())]
+                tasks = [group.create_task(part) for part in (self._client.run(), self._tick(), self._load())]
                 await self._stop.wait()
                 await self._drain()
                 for task in tasks:
@@ -76,10 +76,10 @@ class Service:
         await self._text.load()
         log.info("text_model_loaded")
 
-    async def _expire(self) -> None:
+    async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(EXPIRY_TICK_S)
-            self._ledger.expire()
+            await asyncio.sleep(LEDGER_TICK_S)
+            self._ledger.tick()
 
     async def _drain(self) -> None:
         """Let what runs end; cut it at the deadline, and let it say so."""

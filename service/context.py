@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterator
+from typing import NoReturn
 
 from aiohttp import web
 
 from ..config import ServiceProcess
-from .admission import Conditions, refusal
-from .errors import ModelNotFound
+from .admission import Arrival, Conditions, Shed, ShedLevel, prompt_refusal, refusal
+from .caller import caller_of
+from .entry import Order, Receiver
+from .errors import ModelNotFound, QueueFull, ServiceError
+from .fairness import Caller
 from .ledger import Ledger
 from .metrics import Metrics
 from .text import TextWorker
@@ -25,14 +30,16 @@ class Context:
 
     def __init__(self, settings: ServiceProcess, ledger: Ledger, text: TextWorker, metrics: Metrics) -> None:
         self.server = settings.server
+        self.admin_token_sha256 = settings.admin_token_sha256
         self.model_name = settings.engine.model_name
         self.ledger = ledger
         self.text = text
         self.metrics = metrics
         self.created = int(time.time())
         self.stopping = False
+        self.shed = Shed(ShedLevel.NONE, "nothing is short")
         self._configured_context_tokens = settings.engine.context_tokens
-        self._in_flight = 0
+        self._in_flight: Counter[str] = Counter()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -42,9 +49,13 @@ class Context:
         return Conditions(
             stopping=self.stopping,
             text_ready=self.text.ready,
-            engine_capacity=None if limits is None else limits.max_running + limits.max_waiting,
+            shed=self.shed,
+            engine_rows=None if limits is None else limits.max_running,
             engine_down_s=snapshot.engine_down_s,
-            in_flight=self._in_flight,
+            in_flight=self._in_flight.total(),
+            clients=len(self._in_flight),
+            waiting_tokens=snapshot.waiting_tokens,
+            retry_after_s=snapshot.retry_after_s,
         )
 
     def require_model(self, name: str) -> None:
@@ -54,20 +65,42 @@ class Context:
             raise ModelNotFound(f"no model `{name}` here; this server has {known}", param="model")
 
     @contextlib.contextmanager
-    def admitted(self) -> Iterator[None]:
+    def admitted(self, request: web.Request) -> Iterator[Caller]:
         """Be in flight. Raises the `ServiceError` that says why not."""
-        error = refusal(self.conditions(), self.server)
-        if error is not None:
-            self.metrics.requests_shed.labels(error.code).inc()
-            raise error
-        self._in_flight += 1
+        caller = caller_of(request)
+        arrival = Arrival(caller.priority, self._in_flight[caller.key])
+        error = refusal(self.conditions(), arrival, self.server)
+        # Who gives way is still on its way out, so asking again would find the queue as full as before.
+        if error is not None and not self._made_room(error, caller):
+            self._refuse(error)
+        self._in_flight[caller.key] += 1
         self._empty.clear()
         try:
-            yield
+            yield caller
         finally:
-            self._in_flight -= 1
+            self._in_flight[caller.key] -= 1
+            # Left in, every client that ever came would stay counted.
+            self._in_flight += Counter()
             if not self._in_flight:
                 self._empty.set()
+
+    def submit(self, order: Order, receiver: Receiver) -> None:
+        """Hand an admitted request to the ledger. Raises the `ServiceError` that says why it is not taken after all."""
+        while (error := prompt_refusal(self.conditions(), len(order.prompt), self.server)) is not None:
+            if not self._made_room(error, order.caller):
+                self._refuse(error)
+        self.ledger.add(order, receiver)
+
+    def _made_room(self, error: ServiceError, caller: Caller) -> bool:
+        """A full queue has a place for a client with less than its share: that of one with more, which fails."""
+        if not isinstance(error, QueueFull) or not self.ledger.give_way_to(caller.key):
+            return False
+        self.metrics.requests_shed.labels(error.code).inc()
+        return True
+
+    def _refuse(self, error: ServiceError) -> NoReturn:
+        self.metrics.requests_shed.labels(error.code).inc()
+        raise error
 
     async def until_empty(self) -> None:
         """Returns once nothing is in flight."""

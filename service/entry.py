@@ -7,26 +7,39 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from ..engine.protocol import FinishReason, Sampling, Submit
+from ..engine.protocol import FinishReason, Grammar, MissReason, Sampling, Submit, Tier, TokenLogprob
 from .errors import ServiceError
+from .fairness import Caller
 
 
 class State(StrEnum):
-    """Where a request is: handed to the engine, being computed, or waiting for an engine."""
+    """Where a request is: waiting for its first turn, handed to the engine, being computed, or taken back from one."""
 
+    WAITING = "waiting"
     QUEUED = "queued"
     RUNNING = "running"
     SUSPENDED = "suspended"
 
 
+@dataclass(frozen=True)
+class Prefix:
+    """What of a prompt was cached: tokens, where they were, and why there were not more; see `protocol.Prefill`."""
+
+    cached: int = 0
+    total: int = 0
+    tier: Tier | None = None
+    miss: MissReason | None = None
+    diverged_at: int | None = None
+
+
 class Receiver(Protocol):
     """Who a request's events are for. Must not block."""
 
-    def started(self, cached_tokens: int) -> None:
+    def started(self, prefix: Prefix) -> None:
         """The engine has begun with it."""
 
-    def tokens(self, ids: Sequence[int]) -> bool:
-        """New output ids; False when they are too many to hold."""
+    def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
+        """New output ids, with as many log probabilities or none; False when they are too many to hold."""
 
     def finished(self, reason: FinishReason) -> None:
         """No more ids follow."""
@@ -45,22 +58,38 @@ class Order:
     max_tokens: int
     stop_ids: list[int]
     arrived_at: float
+    caller: Caller
+    grammar: Grammar | None = None
 
 
 @dataclass
 class Entry:
-    """One request in flight. `suspended_at` is set while it waits for an engine; `lost_at` is set from its engine's
-    death until its next token."""
+    """One request in flight. `waits_since` is set until an engine begins with it, and again from that engine's death
+    until the next one begins; `lost_at` is set from an engine's death until its next token."""
 
     order: Order
     receiver: Receiver
-    state: State
+    waits_since: float | None
+    state: State = State.WAITING
     emitted: list[int] = field(default_factory=list)
-    cached_tokens: int = 0
+    prefix: Prefix = Prefix()
     first_token_at: float | None = None
     last_token_at: float = 0.0
-    suspended_at: float | None = None
     lost_at: float | None = None
+
+    @property
+    def in_engine(self) -> bool:
+        return self.state is State.QUEUED or self.state is State.RUNNING
+
+    @property
+    def place(self) -> int:
+        """How far its sequence (prompt, then output) is known, in tokens."""
+        return len(self.order.prompt) + len(self.emitted)
+
+    @property
+    def complete(self) -> bool:
+        """It has its last token, whether or not the engine had the time to say so."""
+        return len(self.emitted) >= self.order.max_tokens
 
     def submit(self) -> Submit:
         order = self.order
@@ -71,6 +100,7 @@ class Entry:
             sampling=order.sampling,
             max_tokens=order.max_tokens,
             stop_ids=order.stop_ids,
+            grammar=order.grammar,
         )
 
     def time_per_output_token(self) -> float | None:

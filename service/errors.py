@@ -16,11 +16,15 @@ class ServiceError(Exception):
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     code: ClassVar[str] = "internal_error"
-    retry_after_s: ClassVar[int | None] = None
+    retry_after_s: int | None = None
+    """Seconds after which sending it again is worth a try; None when it is not, or when nobody knows."""
 
-    def __init__(self, message: str, param: str | None = None) -> None:
+    def __init__(self, message: str, param: str | None = None, retry_after_s: int | None = None) -> None:
+        """`retry_after_s` is what was measured; without it, what is usual for the class stands."""
         super().__init__(message)
         self.param = param
+        if retry_after_s is not None:
+            self.retry_after_s = retry_after_s
 
     def body(self) -> dict[str, Any]:
         """OpenAI's error form."""
@@ -32,6 +36,12 @@ class InternalError(ServiceError):
 
     def __init__(self, message: str = "an internal error ended this request; the server's log has the cause") -> None:
         super().__init__(message)
+
+
+class RequestQuarantined(ServiceError):
+    """The engine crashed each time it computed this request, so it is not given to another."""
+
+    code = "request_quarantined"
 
 
 class InvalidRequest(ServiceError):
@@ -135,10 +145,30 @@ class EngineUnavailable(Unavailable):
     code = "engine_unavailable"
 
 
+class QueueTimeout(Unavailable):
+    """It waited for `server.queue_deadline_s`, and the engine never had a place for it."""
+
+    code = "queue_timeout"
+
+
+class Overloaded(Unavailable):
+    """Load is being shed, and this request is of the kind that goes first."""
+
+    code = "overloaded"
+
+
 class ShuttingDown(Unavailable):
     """The service is draining."""
 
     code = "shutting_down"
+
+
+class NotAdmin(ServiceError):
+    """Somebody without the tree's own token asked for something internal."""
+
+    status = 401
+    type = "authentication_error"
+    code = "invalid_admin_token"
 
 
 class SlowReader(ServiceError):

@@ -1,8 +1,10 @@
 """The ledger: every request in flight and every token it has emitted. The single writer of their state.
 
-When the engine goes, its requests are suspended; when another is ready, they are handed to it with what they have
-emitted, oldest first, and go on from there. A token is a function of seed and position, so nothing is altered.
-Each request ends exactly once: `finished`, `failed`, or dropped because its owner no longer wants it.
+The engine gets what it has places for, and little more: who is next is decided here (`fairness`). When the engine goes,
+its requests are suspended; when another is ready, they are handed to it with what they have emitted, oldest first, and
+go on from there. A token is a function of seed and position, so nothing is altered. Who kills engines is found and
+stopped (`quarantine`). Each request ends exactly once: `finished`, `failed`, or dropped because its owner no longer
+wants it.
 """
 
 from __future__ import annotations
@@ -11,11 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
 
 import structlog
 
+from ..config import Server
 from ..engine.client import EngineClient
 from ..engine.protocol import (
     Finished,
@@ -27,45 +28,29 @@ from ..engine.protocol import (
     RejectCode,
     Rejected,
     RequestEvent,
-    Timings,
     Tokens,
 )
-from .entry import Entry, Order, Receiver, State
+from .entry import Entry, Order, Prefix, Receiver, State
 from .errors import (
     ContextLengthExceeded,
     EngineUnavailable,
     InternalError,
     InvalidRequest,
     QueueFull,
+    QueueTimeout,
+    RequestQuarantined,
     ServiceError,
     SlowReader,
 )
+from .fairness import FairQueue
+from .observer import Observer, Resume, Stopwatch
+from .pace import Pace
+from .quarantine import Fingerprints, Quarantine
+
+LOOKAHEAD = 2
+"""Requests that wait inside the engine, so that a freed row is filled with the next step and not after a round trip."""
 
 log = structlog.get_logger(__name__)
-
-
-class Resume(StrEnum):
-    """What came of a request whose engine died."""
-
-    RESUMED = "resumed"
-    EXPIRED = "expired"
-    ABANDONED = "abandoned"
-
-
-class Observer(Protocol):
-    """Who is told what can be measured."""
-
-    def first_tokens(self, count: int, since_arrival_s: float) -> None: ...
-
-    def more_tokens(self, count: int, since_last_s: float) -> None: ...
-
-    def timed(self, timings: Timings, cached_tokens: int) -> None: ...
-
-    def ended(self, duration_s: float, per_token_s: float | None) -> None: ...
-
-    def cancelled(self) -> None: ...
-
-    def resumed(self, outcome: Resume, gap_s: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -73,9 +58,13 @@ class Snapshot:
     """The ledger for people, metrics and admission. `limits` are those of the last engine that was ready;
     `engine_down_s` is how long there has been none since, None while there is one or before the first."""
 
+    waiting: int
+    waiting_tokens: int
     queued: int
     running: int
     suspended: int
+    suspects: int
+    retry_after_s: int | None
     limits: Limits | None
     engine_down_s: float | None
     heartbeat: Heartbeat | None
@@ -85,15 +74,20 @@ class Snapshot:
 class Ledger:
     """Hears the engine (`EngineListener`), serves the requests. Everything happens on the event loop."""
 
-    def __init__(
-        self, observer: Observer, resume_deadline_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, observer: Observer, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
         self._observer = observer
-        self._resume_deadline_s = resume_deadline_s
+        self._server = server
         self._clock = clock
+        self._stopwatch = Stopwatch(observer, clock)
+        self._pace = Pace(clock)
+        self._queue = FairQueue()
+        self._quarantine = Quarantine()
+        self._fingerprints = Fingerprints(server.quarantine_s, clock)
         self._client: EngineClient | None = None
         self._entries: dict[str, Entry] = {}
         self._limits: Limits | None = None
+        self._draining = False
+        self._full = False
         self._lost_at: float | None = None
         self._heartbeat: Heartbeat | None = None
         self._heartbeat_at: float | None = None
@@ -103,20 +97,23 @@ class Ledger:
         self._client = client
 
     def add(self, order: Order, receiver: Receiver) -> None:
-        """Take a request: to the engine, or suspended as long as there is none."""
-        entry = Entry(order, receiver, State.QUEUED)
-        self._entries[order.id] = entry
-        if self._engine.ready is None:
-            self._suspend(entry)
-        else:
-            self._engine.submit(entry.submit())
+        """Take a request: it goes to an engine in its turn. Raises `RequestQuarantined`."""
+        left_s = self._fingerprints.refused_for(order)
+        if left_s is not None:
+            raise RequestQuarantined(
+                f"this same request crashed the engine before and is refused for another {left_s:.0f} s; change it"
+            )
+        self._entries[order.id] = Entry(order, receiver, waits_since=order.arrived_at)
+        self._queue.push(order.caller, order.id, len(order.prompt))
+        self._dispatch()
 
     def stop(self, request_id: str) -> None:
         """Its owner has all it wants, for instance a stop string."""
         entry = self._entries.get(request_id)
         if entry is not None:
+            self._leave_engine(entry)
             self._end(entry)
-            self._engine.cancel(request_id)
+            self._dispatch()
 
     def cancel(self, request_id: str) -> None:
         """Its client is gone; nothing happens to a request that has ended."""
@@ -124,38 +121,52 @@ class Ledger:
             self._observer.cancelled()
             self.stop(request_id)
 
+    def give_way_to(self, key: str) -> bool:
+        """Make a place for a client by failing the newest waiting request of one that holds more than its share."""
+        chosen = self._queue.giving_way_to(key)
+        if chosen is None:
+            return False
+        message = "the queue is full and others have fewer requests in it; send this one again later, or fewer at once"
+        self._fail(self._entries[chosen], QueueFull(message, retry_after_s=self._retry_after_s()))
+        return True
+
     def fail_all(self, error: ServiceError) -> None:
         """End everything that is in flight."""
         for entry in list(self._entries.values()):
             self._fail(entry, error)
 
-    def expire(self) -> None:
-        """Fail what has waited for an engine for too long; call it now and then."""
+    def tick(self) -> None:
+        """Fail what has waited for too long, and try again what the engine had no place for; several times a second."""
         now = self._clock()
         for entry in list(self._entries.values()):
-            if entry.suspended_at is not None and now - entry.suspended_at >= self._resume_deadline_s:
-                waited = f"no engine came back within {self._resume_deadline_s:g} s"
-                self._fail(entry, EngineUnavailable(f"{waited}; send the request again"), Resume.EXPIRED)
+            if entry.waits_since is not None and now - entry.waits_since >= self._patience_s(entry):
+                self._fail(entry, self._too_late(entry), Resume.EXPIRED)
+        self._full = False
+        self._dispatch()
 
     def engine_ready(self, ready: Ready) -> None:
         self._limits = ready.limits
         self._lost_at = None
-        for entry in list(self._entries.values()):
-            self._resume(entry)
+        self._draining = self._full = False
+        self._dispatch()
 
     def engine_draining(self) -> None:
-        """What it does not finish is resumed when it is lost; what comes meanwhile it rejects as `STOPPING`."""
+        """What it does not finish is suspended when it is lost; what comes meanwhile waits for its successor."""
+        self._draining = True
 
     def engine_lost(self, reason: str) -> None:
-        now = self._clock()
-        self._lost_at = now
+        self._lost_at = self._clock()
         self._heartbeat = self._heartbeat_at = None
         if self._entries:
-            log.warning("requests_suspended", reason=reason, in_flight=len(self._entries))
+            log.warning("requests_suspended", reason=reason, in_flight=len(self._entries), on_purpose=self._draining)
+        condemned = [] if self._draining else self._quarantine.crashed()
         for entry in self._entries.values():
-            if entry.state is not State.SUSPENDED:
-                entry.lost_at = entry.lost_at or now
-                self._suspend(entry)
+            if entry.in_engine:
+                if entry.lost_at is None:
+                    entry.lost_at = entry.waits_since = self._lost_at
+                self._take_back(entry)
+        for request_id in condemned:
+            self._condemn(self._entries[request_id])
 
     def engine_heartbeat(self, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
@@ -163,8 +174,8 @@ class Ledger:
 
     def engine_event(self, event: RequestEvent) -> None:
         entry = self._entries.get(event.id)
-        if entry is None:
-            return  # It ended here before the engine knew.
+        if entry is None or not entry.in_engine:
+            return  # It ended here before the engine knew, or was taken back.
         match event:
             case Prefill():
                 self._prefilled(entry, event)
@@ -174,13 +185,20 @@ class Ledger:
                 self._finished(entry, event)
             case Rejected():
                 self._rejected(entry, event)
+        if event.id not in self._entries:
+            self._full = False
+            self._dispatch()
 
     def snapshot(self) -> Snapshot:
         states = Counter(entry.state for entry in self._entries.values())
         return Snapshot(
+            waiting=states[State.WAITING],
+            waiting_tokens=self._queue.tokens,
             queued=states[State.QUEUED],
             running=states[State.RUNNING],
             suspended=states[State.SUSPENDED],
+            suspects=self._quarantine.suspected,
+            retry_after_s=self._retry_after_s(),
             limits=self._limits,
             engine_down_s=None if self._lost_at is None else self._clock() - self._lost_at,
             heartbeat=self._heartbeat,
@@ -189,11 +207,15 @@ class Ledger:
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when something is true that never may be."""
+        self._quarantine.check_integrity()
+        states = Counter(entry.state for entry in self._entries.values())
+        assert len(self._queue) == states[State.WAITING], "the queue and the entries disagree"
+        assert states[State.QUEUED] + states[State.RUNNING] <= self._places, "more than the engine has places"
         for request_id, entry in self._entries.items():
             assert entry.order.id == request_id
             assert len(entry.emitted) <= entry.order.max_tokens, "more tokens than asked for"
-            assert (entry.suspended_at is not None) == (entry.state is State.SUSPENDED)
-            assert entry.state is State.SUSPENDED or self._engine.ready is not None, "runs without an engine"
+            assert (entry.waits_since is None) == (entry.state is State.RUNNING)
+            assert not entry.in_engine or self._engine.ready is not None, "runs without an engine"
             assert (entry.first_token_at is None) == (not entry.emitted)
 
     @property
@@ -201,28 +223,78 @@ class Ledger:
         assert self._client is not None, "connect comes first"
         return self._client
 
-    def _suspend(self, entry: Entry) -> None:
-        entry.state = State.SUSPENDED
-        entry.suspended_at = self._clock()
+    @property
+    def _rows(self) -> int:
+        return 0 if self._limits is None else self._limits.max_running
 
-    def _resume(self, entry: Entry) -> None:
-        entry.suspended_at = None
-        if len(entry.emitted) >= entry.order.max_tokens:
-            # Its last token came, and the word that it was the last did not.
-            self._continued(entry)
+    @property
+    def _places(self) -> int:
+        return 0 if self._limits is None else self._rows + min(LOOKAHEAD, self._limits.max_waiting)
+
+    def _dispatch(self) -> None:
+        """Hand over as many as the engine has places for."""
+        taken = sum(entry.in_engine for entry in self._entries.values())
+        while taken < self._places and not (self._draining or self._full or self._engine.ready is None):
+            entry = self._next(row_free=taken < self._rows)
+            if entry is None:
+                return
+            taken += self._hand_over(entry)
+
+    def _next(self, row_free: bool) -> Entry | None:
+        """Whose engine died goes before those who have never had one.
+
+        A suspect on trial must be computed, not wait inside the engine, so nobody goes before there is a row for it.
+        """
+        for entry in self._entries.values():
+            if entry.state is State.SUSPENDED and self._quarantine.may_go(entry.order.id):
+                return entry if row_free or not self._quarantine.suspects(entry.order.id) else None
+        waiting = self._queue.pop()
+        return None if waiting is None else self._entries[waiting]
+
+    def _hand_over(self, entry: Entry) -> bool:
+        """Returns whether it is in the engine now."""
+        if entry.complete:
+            self._stopwatch.continued(entry)
             self._end(entry)
             entry.receiver.finished(FinishReason.LENGTH)
-            return
+            return False
         entry.state = State.QUEUED
+        self._quarantine.handed_over(entry.order.id)
         self._engine.submit(entry.submit())
+        return True
+
+    def _take_back(self, entry: Entry) -> None:
+        entry.state = State.SUSPENDED
+        if entry.waits_since is None:
+            entry.waits_since = self._clock()
+        self._quarantine.taken_back(entry.order.id)
+
+    def _condemn(self, entry: Entry) -> None:
+        """End it, and whatever else that asks for the same."""
+        self._fingerprints.add(entry.order)
+        log.error("request_quarantined", request=entry.order.id, place=entry.place, prompt=len(entry.order.prompt))
+        message = (
+            "the engine crashed each time it computed this request, so it was ended alone; change it, or see the log"
+        )
+        for each in list(self._entries.values()):
+            if self._fingerprints.refused_for(each.order) is not None:
+                self._fail(each, RequestQuarantined(message), Resume.QUARANTINED)
+
+    def _begun(self, entry: Entry, place: int) -> None:
+        """The engine has got to `place` in its sequence."""
+        entry.state = State.RUNNING
+        entry.waits_since = None
+        if self._quarantine.reached(entry.order.id, place):
+            log.info("suspect_acquitted", request=entry.order.id, place=place)
+            self._dispatch()
 
     def _prefilled(self, entry: Entry, event: Prefill) -> None:
         if entry.state is State.QUEUED:
-            entry.state = State.RUNNING
             # A resumed request finds its own earlier tokens in the cache; those are not what its client saved.
             if not entry.emitted:
-                entry.cached_tokens = event.cached
-            entry.receiver.started(entry.cached_tokens)
+                entry.prefix = Prefix(event.cached, event.total, event.tier, event.miss, event.diverged_at)
+            entry.receiver.started(entry.prefix)
+        self._begun(entry, event.done)
 
     def _take(self, entry: Entry, event: Tokens) -> None:
         known = len(entry.emitted) - event.position
@@ -233,60 +305,62 @@ class Ledger:
         fresh = event.ids[known:]
         if not fresh:
             return
-        entry.state = State.RUNNING
-        self._observe_tokens(entry, len(fresh))
+        self._stopwatch.tokens(entry, len(fresh))
         entry.emitted.extend(fresh)
-        if not entry.receiver.tokens(fresh):
+        self._begun(entry, entry.place)
+        if not entry.receiver.tokens(fresh, (event.logprobs or [])[known:]):
             self._observer.cancelled()
             self._fail(entry, SlowReader("the stream was not read for too long; read faster or ask for less"))
-
-    def _observe_tokens(self, entry: Entry, count: int) -> None:
-        now = self._clock()
-        self._continued(entry)
-        if entry.first_token_at is None:
-            entry.first_token_at = now
-            self._observer.first_tokens(count, now - entry.order.arrived_at)
-        else:
-            self._observer.more_tokens(count, now - entry.last_token_at)
-        entry.last_token_at = now
-
-    def _continued(self, entry: Entry) -> None:
-        if entry.lost_at is not None:
-            gap_s = self._clock() - entry.lost_at
-            entry.lost_at = None
-            self._observer.resumed(Resume.RESUMED, gap_s)
 
     def _finished(self, entry: Entry, event: Finished) -> None:
         if event.reason is FinishReason.CANCELLED:
             log.error("cancelled_by_nobody", request=event.id)
             self._fail(entry, InternalError())
             return
-        self._continued(entry)
-        self._observer.timed(event.timings, entry.cached_tokens)
+        self._stopwatch.continued(entry)
+        self._observer.timed(event.timings, entry.prefix.cached)
+        self._pace.ended()
         self._end(entry)
         entry.receiver.finished(event.reason)
 
     def _rejected(self, entry: Entry, event: Rejected) -> None:
         match event.code:
             case RejectCode.STOPPING:
-                # Its successor will take it.
-                self._suspend(entry)
+                self._draining = True
+                self._take_back(entry)
             case RejectCode.QUEUE_FULL:
-                self._fail(entry, QueueFull(event.message))
+                self._full = True
+                self._take_back(entry)
             case RejectCode.CONTEXT_LENGTH_EXCEEDED:
                 self._fail(entry, ContextLengthExceeded(event.message, "messages"))
             case RejectCode.INVALID:
                 self._fail(entry, InvalidRequest(event.message))
 
+    def _patience_s(self, entry: Entry) -> float:
+        return self._server.queue_deadline_s if entry.lost_at is None else self._server.resume_deadline_s
+
+    def _too_late(self, entry: Entry) -> ServiceError:
+        waited = f"within {self._patience_s(entry):g} s"
+        if self._engine.ready is None:
+            return EngineUnavailable(f"no engine came back {waited}; send the request again")
+        message = f"the engine had no place for this request {waited}; send it again when there is less to do"
+        return QueueTimeout(message, retry_after_s=self._retry_after_s())
+
+    def _retry_after_s(self) -> int | None:
+        return self._pace.retry_after_s(sum(entry.waits_since is not None for entry in self._entries.values()))
+
     def _fail(self, entry: Entry, error: ServiceError, outcome: Resume = Resume.ABANDONED) -> None:
+        self._leave_engine(entry)
         self._end(entry, outcome)
-        self._engine.cancel(entry.order.id)
         entry.receiver.failed(error)
+
+    def _leave_engine(self, entry: Entry) -> None:
+        if entry.in_engine:
+            self._engine.cancel(entry.order.id)
 
     def _end(self, entry: Entry, outcome: Resume = Resume.ABANDONED) -> None:
         """`outcome` is what came of a resume, if one was still under way."""
-        now = self._clock()
-        if entry.lost_at is not None:
-            self._observer.resumed(outcome, now - entry.lost_at)
         del self._entries[entry.order.id]
-        self._observer.ended(now - entry.order.arrived_at, entry.time_per_output_token())
+        self._queue.discard(entry.order.id)
+        self._quarantine.ended(entry.order.id)
+        self._stopwatch.ended(entry, outcome)

@@ -11,8 +11,9 @@ from prometheus_client.registry import Collector
 
 from ..engine.protocol import Heartbeat, Timings
 from . import metrics
-from .ledger import Ledger, Resume
+from .ledger import Ledger
 from .metrics import Metrics
+from .observer import Resume
 
 
 class LedgerTelemetry:
@@ -62,7 +63,9 @@ class LiveCollector(Collector):
         snapshot = self._ledger.snapshot()
         yield GaugeMetricFamily(metrics.REQUESTS_RUNNING, "Requests being computed", value=snapshot.running)
         yield GaugeMetricFamily(
-            metrics.REQUESTS_WAITING, "Requests that wait for the engine", value=snapshot.queued + snapshot.suspended
+            metrics.REQUESTS_WAITING,
+            "Requests that wait for the engine",
+            value=snapshot.waiting + snapshot.queued + snapshot.suspended,
         )
         if snapshot.heartbeat is not None and snapshot.heartbeat_at is not None:
             yield from _engine_readings(snapshot.heartbeat, self._clock() - snapshot.heartbeat_at)

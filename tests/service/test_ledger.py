@@ -1,118 +1,22 @@
-"""The ledger by itself: an engine that is told by hand what to say, and a clock that is moved by hand."""
+"""The ledger by itself: what it tells the engine, what it tells its clients, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from stoker.engine.errors import EngineUnavailable as NoEngine
-from stoker.engine.protocol import (
-    Finished,
-    FinishReason,
-    Limits,
-    Prefill,
-    Ready,
-    RejectCode,
-    Rejected,
-    Sampling,
-    Submit,
-    Timings,
-    Tokens,
+from stoker.engine.protocol import Finished, FinishReason, Prefill, RejectCode, Rejected, Timings, Tokens
+from stoker.service.errors import (
+    ContextLengthExceeded,
+    EngineUnavailable,
+    InternalError,
+    InvalidRequest,
+    QueueTimeout,
+    ServiceError,
+    ShuttingDown,
+    SlowReader,
 )
-from stoker.service.entry import Order
-from stoker.service.errors import EngineUnavailable, InternalError, QueueFull, ServiceError, ShuttingDown, SlowReader
-from stoker.service.ledger import Ledger, Resume
-from stoker.service.metrics import Metrics
-from stoker.service.telemetry import LedgerTelemetry
-
-RESUME_DEADLINE_S = 60.0
-NO_TIME = Timings(queue_s=0.0, prefill_s=0.0, decode_s=0.0, computed_tokens=0)
-
-
-class Engine:
-    """An `EngineClient` that writes down what it is asked."""
-
-    def __init__(self) -> None:
-        self.ready: Ready | None = None
-        self.submitted: list[Submit] = []
-        self.cancelled: list[str] = []
-
-    def submit(self, request: Submit) -> None:
-        if self.ready is None:
-            raise NoEngine("the engine is not ready")
-        self.submitted.append(request)
-
-    def cancel(self, request_id: str) -> None:
-        self.cancelled.append(request_id)
-
-
-@dataclass
-class Client:
-    """A `Receiver` that writes down what it hears."""
-
-    room: int = 1000
-    ids: list[int] = field(default_factory=list)
-    ends: list[FinishReason | ServiceError] = field(default_factory=list)
-    cached: int | None = None
-
-    def started(self, cached_tokens: int) -> None:
-        self.cached = cached_tokens
-
-    def tokens(self, ids: Sequence[int]) -> bool:
-        assert not self.ends, "tokens after the end"
-        if len(self.ids) + len(ids) > self.room:
-            return False
-        self.ids.extend(ids)
-        return True
-
-    def finished(self, reason: FinishReason) -> None:
-        self.ends.append(reason)
-
-    def failed(self, error: ServiceError) -> None:
-        self.ends.append(error)
-
-
-class Table:
-    """A ledger with everything around it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.engine = Engine()
-        self.metrics = Metrics()
-        self.ledger = Ledger(LedgerTelemetry(self.metrics), RESUME_DEADLINE_S, clock=lambda: self.now)
-        self.ledger.connect(self.engine)
-        self.epoch = 0
-
-    def engine_comes(self) -> None:
-        self.epoch += 1
-        self.engine.ready = Ready(epoch=self.epoch, pid=1, model="m", limits=Limits(4, 4, 100))
-        self.ledger.engine_ready(self.engine.ready)
-
-    def engine_dies(self) -> None:
-        self.engine.ready = None
-        self.ledger.engine_lost("it was killed")
-
-    def add(self, name: str, max_tokens: int = 10, room: int = 1000) -> Client:
-        client = Client(room)
-        self.ledger.add(order(name, max_tokens, self.now), client)
-        return client
-
-    def says(self, *events: Any) -> None:
-        for event in events:
-            self.ledger.engine_event(event)
-
-    def value(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(f"stoker_{name}", labels)
-
-
-def order(name: str, max_tokens: int, now: float) -> Order:
-    return Order(name, [1, 2, 3], Sampling(seed=5), max_tokens, stop_ids=[0], arrived_at=now)
+from stoker.service.observer import Resume
+from tests.service.table import NO_TIME, QUEUE_DEADLINE_S, RESUME_DEADLINE_S, ROWS, Table
 
 
 @pytest.fixture
@@ -178,10 +82,10 @@ def test_a_request_that_waits_too_long_for_an_engine_fails(table: Table) -> None
     table.now = 100.0
     table.engine_dies()
     table.now += RESUME_DEADLINE_S - 0.1
-    table.ledger.expire()
+    table.ledger.tick()
     assert client.ends == []
     table.now += 0.1
-    table.ledger.expire()
+    table.ledger.tick()
     assert isinstance(client.ends[0], EngineUnavailable)
     assert table.value("request_resumes_total", outcome=Resume.EXPIRED.value) == 1
 
@@ -195,12 +99,86 @@ def test_an_engine_that_is_stopping_leaves_a_request_to_its_successor(table: Tab
     assert (client.ids, client.ends) == ([7], [FinishReason.STOP])
 
 
-def test_a_rejection_reaches_the_client_as_an_error(table: Table) -> None:
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(RejectCode.INVALID, InvalidRequest), (RejectCode.CONTEXT_LENGTH_EXCEEDED, ContextLengthExceeded)],
+)
+def test_a_rejection_of_the_request_itself_reaches_the_client(
+    table: Table, code: RejectCode, kind: type[ServiceError]
+) -> None:
     client = table.add("a")
-    table.says(Rejected("a", RejectCode.QUEUE_FULL, "8 are waiting"))
+    table.says(Rejected("a", code, "it will not do"))
     (error,) = client.ends
-    assert isinstance(error, QueueFull)
-    assert str(error) == "8 are waiting"
+    assert isinstance(error, kind)
+    assert str(error) == "it will not do"
+
+
+def test_an_engine_that_is_full_is_asked_again_when_something_has_ended(table: Table) -> None:
+    _, second, third = table.add("first"), table.add("second"), table.add("third")
+    table.says(Rejected("second", RejectCode.QUEUE_FULL, "8 are waiting"), Tokens("first", 0, [7]))
+    table.submitted()
+    table.says(Finished("first", FinishReason.STOP, NO_TIME))
+    assert table.submitted() == ["second"], "the third is there already"
+    assert second.ends == third.ends == []
+
+
+def test_a_resubmission_that_is_refused_is_tried_again_until_its_deadline(table: Table) -> None:
+    client = table.add("a")
+    table.says(Tokens("a", 0, [7]))
+    table.engine_dies()
+    table.engine_comes()
+    while not client.ends:
+        assert table.submitted().count("a") <= 2
+        table.says(Rejected("a", RejectCode.QUEUE_FULL, "8 are waiting"))
+        table.now += 1.0
+        table.ledger.tick()
+    assert table.now == RESUME_DEADLINE_S
+    assert isinstance(client.ends[0], QueueTimeout)
+    assert table.value("request_resumes_total", outcome="expired") == 1
+
+
+def test_a_request_that_no_engine_begins_with_fails_at_the_queues_deadline(table: Table) -> None:
+    clients = [table.add(f"r{number}") for number in range(8)]
+    for number in range(ROWS):
+        table.says(Prefill(f"r{number}", 1, 3, 0))
+    table.now = QUEUE_DEADLINE_S
+    table.ledger.tick()
+    assert [len(client.ends) for client in clients] == [0] * ROWS + [1] * 4
+    assert all(isinstance(client.ends[0], QueueTimeout) for client in clients[ROWS:])
+    assert table.engine.cancelled == ["r4", "r5"], "those that the engine had, waiting"
+    assert table.ledger.snapshot().waiting == 0
+
+
+def test_nothing_new_goes_to_an_engine_that_drains_and_its_loss_is_no_crash(table: Table) -> None:
+    old = table.add("old")
+    table.says(Tokens("old", 0, [7]))
+    table.engine_drains()
+    new = table.add("new")
+    assert table.submitted() == ["old"]
+    table.says(Tokens("old", 1, [8]))
+    table.engine_dies()
+    table.engine_comes()
+    assert table.submitted() == ["old", "new"]
+    for _ in range(5):
+        table.engine_drains()
+        table.engine_dies()
+        table.engine_comes()
+    table.says(Tokens("old", 2, [9]), Tokens("new", 0, [7]))
+    assert (old.ids, new.ids, old.ends, new.ends) == ([7, 8, 9], [7], [], [])
+
+
+def test_what_an_engine_says_of_a_request_that_it_does_not_have_is_dropped(table: Table) -> None:
+    client = table.add("a")
+    table.engine_dies()
+    table.says(Tokens("a", 0, [7]), Finished("a", FinishReason.STOP, NO_TIME))
+    assert (client.ids, client.ends) == ([], [])
+
+
+def test_the_same_incarnation_saying_twice_that_it_is_ready_changes_nothing(table: Table) -> None:
+    table.add("a")
+    assert table.engine.ready is not None
+    table.ledger.engine_ready(table.engine.ready)
+    assert table.submitted() == ["a"]
 
 
 def test_a_cancelled_request_is_cancelled_once_and_heard_of_no_more(table: Table) -> None:
@@ -245,71 +223,3 @@ def test_times_are_measured_from_arrival_and_between_tokens(table: Table) -> Non
     assert table.value("queue_seconds_sum") == 0.25
     assert table.value("prompt_tokens_total", source="computed") == 3
     assert table.value("generated_tokens_total") == 3
-
-
-class EngineComesAndGoes(RuleBasedStateMachine):
-    """Whatever happens: each client gets 0, 1, 2, … without gap or repetition, and one end at most."""
-
-    requests = Bundle("requests")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = Table()
-        self.clients: dict[str, Client] = {}
-        self.given_up: set[str] = set()
-
-    @rule(target=requests, max_tokens=st.integers(1, 6))
-    def add(self, max_tokens: int) -> str:
-        name = f"r{len(self.clients)}"
-        self.clients[name] = self.table.add(name, max_tokens)
-        return name
-
-    @rule()
-    def come(self) -> None:
-        if self.table.engine.ready is None:
-            self.table.engine_comes()
-
-    @rule()
-    def die(self) -> None:
-        if self.table.engine.ready is not None:
-            self.table.engine_dies()
-
-    @rule(name=requests, count=st.integers(1, 3))
-    def emit(self, name: str, count: int) -> None:
-        submit = self._running(name)
-        if submit is not None:
-            position = len(self.clients[name].ids)
-            ids = list(range(position, min(position + count, submit.max_tokens)))
-            self.table.says(Tokens(name, position, ids))
-            if not ids:
-                self.table.says(Finished(name, FinishReason.LENGTH, NO_TIME))
-
-    @rule(name=consumes(requests))
-    def leave(self, name: str) -> None:
-        self.table.ledger.cancel(name)
-        self.given_up.add(name)
-
-    @rule(seconds=st.floats(1, 40))
-    def wait(self, seconds: float) -> None:
-        self.table.now += seconds
-        self.table.ledger.expire()
-
-    @invariant()
-    def all_is_in_order(self) -> None:
-        self.table.ledger.check_integrity()
-        snapshot = self.table.ledger.snapshot()
-        open_clients = [name for name in self.clients if name not in self.given_up and not self.clients[name].ends]
-        assert snapshot.queued + snapshot.running + snapshot.suspended == len(open_clients)
-        for client in self.clients.values():
-            assert client.ids == list(range(len(client.ids)))
-            assert len(client.ends) <= 1
-
-    def _running(self, name: str) -> Submit | None:
-        """What the living engine was last told of a request that is still wanted."""
-        if self.table.engine.ready is None or self.clients[name].ends:
-            return None
-        return next(submit for submit in reversed(self.table.engine.submitted) if submit.id == name)
-
-
-TestEngineComesAndGoes = EngineComesAndGoes.TestCase
-TestEngineComesAndGoes.settings = settings(max_examples=50, stateful_step_count=30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from stoker.config import Server
 from stoker.engine.protocol import Heartbeat, Memory, Phase
 from stoker.service.ledger import Ledger
 from stoker.service.metrics import ENGINE_BATCH_SIZE, ENGINE_LAST_STEP_AGE, ENGINE_MEMORY, ENGINE_STEPS, Metrics
@@ -18,7 +19,7 @@ class Board:
     def __init__(self) -> None:
         self.now = 0.0
         self.metrics = Metrics()
-        self.ledger = Ledger(LedgerTelemetry(self.metrics), 60.0, clock=lambda: self.now)
+        self.ledger = Ledger(LedgerTelemetry(self.metrics), Server(), clock=lambda: self.now)
         self.metrics.registry.register(LiveCollector(self.ledger, clock=lambda: self.now))
 
     def names(self) -> set[str]:

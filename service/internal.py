@@ -1,0 +1,49 @@
+"""`PUT /internal/shed`: the watchdog tells how much load to turn away. For the holder of the tree's own token alone."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import structlog
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .admission import Shed, ShedLevel
+from .context import CONTEXT, Context
+from .errors import InvalidValue, NotAdmin
+
+log = structlog.get_logger(__name__)
+
+
+class ShedBody(BaseModel):
+    """The request's body."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    level: ShedLevel
+    reason: str
+
+
+async def put_shed(request: web.Request) -> web.Response:
+    """Set the shed level; it stands until another comes."""
+    context = request.app[CONTEXT]
+    _require_admin(request, context)
+    try:
+        body = ShedBody.model_validate_json(await request.read())
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in problem["loc"])
+        raise InvalidValue(f"`{field or 'body'}`: {problem['msg']}", param=field or None) from None
+    shed = Shed(body.level, body.reason)
+    if shed != context.shed:
+        log.warning("shed_level", level=int(shed.level), was=int(context.shed.level), reason=shed.reason)
+    context.shed = shed
+    return web.json_response({"level": int(shed.level), "reason": shed.reason})
+
+
+def _require_admin(request: web.Request, context: Context) -> None:
+    token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    shown = hashlib.sha256(token.encode()).hexdigest()
+    if context.admin_token_sha256 is None or not hmac.compare_digest(shown, context.admin_token_sha256):
+        raise NotAdmin("this path is for the watchdog: send `Authorization: Bearer` and the token in admin.token")
