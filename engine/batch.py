@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .protocol import Limits, Memory, Sampling
+from .protocol import Grammar, Limits, Memory, Sampling, TokenLogprob
 from .scheduler import Chunk
 
 
@@ -14,22 +14,29 @@ from .scheduler import Chunk
 class RowSpec:
     """What a batch needs to know of a row: its sequence so far and how to go on.
 
-    `sequence` is prompt plus emitted ids; the token sampled n-th (from 0) by this row has the output position
-    `first_position + n` and is drawn with the key of (sampling.seed, position).
+    The n-th token (from 0) that this row draws has the output position `len(emitted) + n`, and is drawn with the key
+    of (sampling.seed, position).
     """
 
     id: str
-    sequence: list[int]
+    prompt: list[int]
+    emitted: list[int]
     sampling: Sampling
-    first_position: int
+    grammar: Grammar | None = None
+
+    @property
+    def sequence(self) -> list[int]:
+        return self.prompt + self.emitted
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One new token of one row."""
+    """New tokens of one row, in order: one, and after it those of an accepted draft. `logprobs` where asked for."""
 
     id: str
-    token: int
+    tokens: list[int]
+    logprobs: list[TokenLogprob] | None = None
+    drafted: int = 0
 
 
 class Batch(Protocol):
@@ -47,14 +54,21 @@ class Batch(Protocol):
     def vocabulary(self) -> int:
         """Token ids are below this."""
 
+    def refusal(self, grammar: Grammar) -> str | None:
+        """Why this grammar cannot be followed here, or None when it can."""
+
     def add(self, spec: RowSpec) -> None:
         """Make room for a row; nothing is computed yet."""
 
-    def step(self, chunks: Sequence[Chunk]) -> list[Sampled]:
-        """Launch one step, then wait for the step launched before it and return the tokens it drew.
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether the next step can only be launched once every token so far has been collected."""
 
-        With no chunks, only collects. A row that was removed since its launch yields nothing.
-        """
+    def launch(self, chunks: Sequence[Chunk]) -> None:
+        """Begin a step; it is under way until it is collected."""
+
+    def collect(self, leave: int) -> list[Sampled]:
+        """Wait for the oldest steps under way until only `leave` are; the tokens they drew, for rows still here."""
 
     def remove(self, row_id: str) -> None:
         """Free a row's state. Only between two steps."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import mlx.core as mx
 import mlx_lm.utils
 import structlog
@@ -9,7 +12,9 @@ from mlx.utils import tree_reduce
 
 from ..config import EngineProcess
 from . import memory
-from .errors import ModelError
+from .drafting import Drafting
+from .errors import GrammarError, ModelError
+from .grammar import GrammarCompiler
 from .mlx_batch import MlxBatch
 from .protocol import Limits
 from .ragged import RaggedModel
@@ -46,4 +51,22 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
     )
     vocabulary = int(text_config["vocab_size"])
     mx.clear_cache()
-    return MlxBatch(ragged, name=settings.model_name, limits=limits, vocabulary=vocabulary, weights=weights)
+    return MlxBatch(
+        ragged,
+        name=settings.model_name,
+        limits=limits,
+        vocabulary=vocabulary,
+        weights=weights,
+        grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
+        drafting=Drafting(enabled=engine.speculation == "auto" and ragged.trims, clock=time.perf_counter),
+    )
+
+
+def _grammars(folder: Path, vocabulary: int, end_ids: int | list[int] | None) -> GrammarCompiler | None:
+    """None for a model whose tokenizer the grammar library cannot read: it serves, but not with a grammar."""
+    ends = [end_ids] if isinstance(end_ids, int) else end_ids or []
+    try:
+        return GrammarCompiler(folder, vocabulary, ends)
+    except GrammarError as error:
+        log.warning("grammars_off", error=str(error))
+        return None

@@ -7,6 +7,7 @@ later call than the one that caused it), so the process ends and a new one takes
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -60,7 +61,7 @@ class EngineLoop:
         self._clock = clock
         self._requests: dict[str, Request] = {}
         self._outbox: list[OwnedEvent] = []
-        self._launched: list[tuple[Request, Chunk]] = []
+        self._under_way: deque[list[tuple[Request, Chunk]]] = deque()
         self._finishing = False
         self._steps = 0
         self._busy_s = 0.0
@@ -139,47 +140,71 @@ class EngineLoop:
         sequence = submit.prompt + submit.emitted
         if min(sequence) < 0 or max(sequence) >= self._batch.vocabulary:
             return f"a token id is outside the vocabulary of {self._batch.vocabulary}"
-        return None
+        return self._batch.refusal(submit.grammar) if submit.grammar is not None else None
 
     def _step(self) -> None:
         began = self._clock()
-        plan = self._scheduler.plan(began)
+        # Usually one step is left under way while the next is launched, so that the device never waits for us.
+        self._collect(leave=0 if self._batch.needs_tokens else 1)
+        # Tokens do not wait for the next graph to be built, and a launch that hangs leaves a true reading behind.
+        self._flush()
+        plan = self._scheduler.plan(self._clock())
         for row_id in plan.admit:
             self._admit(row_id)
-        finished, self._launched = self._launched, [(self._requests[chunk.id], chunk) for chunk in plan.chunks]
-        under_way = sum(chunk.count for _, chunk in finished) + sum(chunk.count for chunk in plan.chunks)
-        self._link.reading = dataclasses.replace(self._link.reading, step_tokens=under_way)
-        drawn = self._batch.step(plan.chunks)
-        self._scheduler.apply(plan)
-        for request, chunk in finished:
-            self._report_prefill(request, chunk)
-        for sampled in drawn:
-            self._hand_out(sampled)
-        if self._scheduler.idle:
-            # The step under way was launched for rows that have ended since; let go of what it holds.
-            self._batch.step(())
-            self._launched = []
+        if plan.chunks:
+            self._under_way.append([(self._requests[chunk.id], chunk) for chunk in plan.chunks])
+            self._tell_what_is_under_way()
+            self._batch.launch(plan.chunks)
+            self._scheduler.apply(plan)
+        else:
+            self._collect(leave=0)
         self._steps += 1
         self._progress_at = self._clock()
         self._busy_s += self._progress_at - began
-        self._computed_tokens += sum(chunk.count for _, chunk in finished)
+
+    def _collect(self, leave: int) -> None:
+        """Wait for steps under way and hand out what they drew."""
+        self._tell_what_is_under_way()
+        drawn = self._batch.collect(leave)
+        while len(self._under_way) > leave:
+            for request, chunk in self._under_way.popleft():
+                self._computed_tokens += chunk.count
+                self._report_prefill(request, chunk)
+        for sampled in drawn:
+            self._hand_out(sampled)
+        if self._scheduler.idle and self._under_way:
+            # What is under way was launched for rows that have ended since; let go of what it holds.
+            self._batch.collect(leave=0)
+            self._under_way.clear()
+
+    def _tell_what_is_under_way(self) -> None:
+        """How long the next call may take depends on it, and that call may be the one that never returns."""
+        self._link.reading = dataclasses.replace(self._link.reading, step_tokens=self._tokens_under_way)
+
+    @property
+    def _tokens_under_way(self) -> int:
+        return sum(chunk.count for chunks in self._under_way for _, chunk in chunks)
 
     def _admit(self, row_id: str) -> None:
         request = self._requests[row_id]
         request.admitted_at = self._clock()
         submit = request.submit
-        self._batch.add(RowSpec(row_id, submit.prompt + submit.emitted, submit.sampling, len(submit.emitted)))
+        self._batch.add(RowSpec(row_id, submit.prompt, submit.emitted, submit.sampling, submit.grammar))
 
     def _hand_out(self, sampled: Sampled) -> None:
         request = self._requests.get(sampled.id)
         if request is None:
             return
-        if sampled.token in request.submit.stop_ids:
+        self._scheduler.credit(sampled.id, len(sampled.tokens) - 1)
+        stops = request.submit.stop_ids
+        count = next((i for i, token in enumerate(sampled.tokens) if token in stops), len(sampled.tokens))
+        if count:
+            logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
+            self._emit(request, Tokens(sampled.id, request.position, sampled.tokens[:count], logprobs))
+            request.tokens += count
+        if count < len(sampled.tokens):
             self._finish(sampled.id, FinishReason.STOP)
-            return
-        self._emit(request, Tokens(sampled.id, request.position, [sampled.token]))
-        request.tokens += 1
-        if request.position == request.submit.max_tokens:
+        elif request.position == request.submit.max_tokens:
             self._finish(sampled.id, FinishReason.LENGTH)
 
     def _report_prefill(self, request: Request, chunk: Chunk) -> None:
@@ -231,6 +256,6 @@ class EngineLoop:
             waiting=self._scheduler.waiting,
             busy_s=self._busy_s,
             computed_tokens=self._computed_tokens,
-            step_tokens=sum(chunk.count for _, chunk in self._launched),
+            step_tokens=self._tokens_under_way,
             memory=self._memory,
         )

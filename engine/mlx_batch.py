@@ -1,24 +1,31 @@
-"""Rows on MLX: one ragged forward pass a step, launched ahead of reading the one before it.
+"""Rows on MLX: one ragged forward pass a step, usually launched before the step before it has been read.
 
-While the device works on step n + 1, the tokens of step n are read and handed out and the graph of step n + 2 is
-built. A step's input tokens are therefore often not known yet when it is launched: they are the lazy output of the
-step before it.
+While the device works on a step, the tokens of the one before are handed out and the next graph is built; a step's
+input tokens are then the lazy output of the step before. Rows that draft, follow a grammar or look back at their own
+output must know their tokens first, so with such rows around every step is read before the next is launched
+(`needs_tokens`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from . import memory
+from .adjustments import Context, History
 from .batch import RowSpec, Sampled
-from .protocol import Limits, Memory
+from .drafting import Drafting
+from .errors import GrammarError
+from .grammar import GrammarCompiler, MaskWorker, Matcher
+from .protocol import Grammar, Limits, Memory, Sampling, TokenLogprob
 from .ragged import RaggedModel, RowState
-from .sampling import BatchSampler
+from .sampling import Draws, Sampler
 from .scheduler import Chunk
 
 
@@ -26,42 +33,85 @@ from .scheduler import Chunk
 class _Row:
     spec: RowSpec
     state: RowState
-    last_token: int
-    """The newest token that was read: the input of the next chunk, unless a launched step has drawn a newer one."""
-    drawn: int = 0
+    tokens: list[int]
+    """The sequence and every token drawn and read since."""
+    history: History | None
+    matcher: Matcher | None
+    draws_under_way: int = 0
     removed: bool = False
 
     @property
     def position(self) -> int:
         """Output position of the token that the next launch draws."""
-        return self.spec.first_position + self.drawn
+        return len(self.tokens) - len(self.spec.prompt) + self.draws_under_way
+
+    @property
+    def must_know_its_tokens(self) -> bool:
+        return self.history is not None or self.matcher is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """A row that draws in a step: at the end of what is known, and after each token of its draft."""
+
+    row: _Row
+    draft: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A step under way: `tokens[i]` was drawn by `rows[i]`; `computed` is all that must exist when it is over."""
+    """A step under way. `draws` holds 1 + len(draft) positions of each drawing, in order."""
 
-    rows: list[_Row]
-    tokens: mx.array
+    drawings: list[_Drawing]
+    draws: Draws
     computed: list[mx.array]
+    """KV that must exist when the step is over, of pieces that draw nothing."""
+    decodes_only: bool
 
 
-_NOTHING = _Launch([], mx.array([], dtype=mx.uint32), [])
+@dataclass(slots=True)
+class _SamplerCache:
+    """The sampler of the last step, kept while the same rows draw the same way."""
+
+    samplings: list[Sampling] = field(default_factory=list)
+    sampler: Sampler = field(default_factory=lambda: Sampler([]))
+
+    def get(self, samplings: list[Sampling]) -> Sampler:
+        same = len(samplings) == len(self.samplings) and all(map(_is, samplings, self.samplings))
+        if not same:
+            self.samplings, self.sampler = samplings, Sampler(samplings)
+        return self.sampler
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
 
 
 class MlxBatch:
     """Implements `batch.Batch`. Every method runs on the step thread."""
 
-    def __init__(self, model: RaggedModel, *, name: str, limits: Limits, vocabulary: int, weights: int) -> None:
+    def __init__(
+        self,
+        model: RaggedModel,
+        *,
+        name: str,
+        limits: Limits,
+        vocabulary: int,
+        weights: int,
+        grammars: GrammarCompiler | None,
+        drafting: Drafting,
+    ) -> None:
         self._model = model
         self._name = name
         self._limits = limits
         self._vocabulary = vocabulary
         self._weights = weights
+        self._grammars = grammars
+        self._masks = MaskWorker(vocabulary)
+        self._drafting = drafting
         self._rows: dict[str, _Row] = {}
-        self._launch = _NOTHING
-        self._sampler = BatchSampler([])
-        self._sampler_rows: list[_Row] = []
+        self._under_way: deque[_Launch] = deque()
+        self._samplers = _SamplerCache()
 
     @property
     def limits(self) -> Limits:
@@ -75,70 +125,161 @@ class MlxBatch:
     def vocabulary(self) -> int:
         return self._vocabulary
 
-    def add(self, spec: RowSpec) -> None:
-        self._rows[spec.id] = _Row(spec, self._model.new_row(), last_token=spec.sequence[-1])
+    @property
+    def needs_tokens(self) -> bool:
+        return self._drafting.wants_to_draft or any(row.must_know_its_tokens for row in self._rows.values())
 
-    def step(self, chunks: Sequence[Chunk]) -> list[Sampled]:
-        previous, self._launch = self._launch, self._launch_step(chunks) if chunks else _NOTHING
-        mx.eval(previous.computed)
-        tokens: list[int] = previous.tokens.tolist()  # type: ignore[assignment]  # one-dimensional, so a flat list
-        sampled = []
-        for row, token in zip(previous.rows, tokens, strict=True):
-            row.last_token = token
-            if not row.removed:
-                sampled.append(Sampled(row.spec.id, token))
+    def refusal(self, grammar: Grammar) -> str | None:
+        if self._grammars is None:
+            return "this model has no tokenizer.json, so its output cannot be constrained"
+        try:
+            self._grammars.matcher(grammar)
+        except GrammarError as error:
+            return str(error)
+        return None
+
+    def add(self, spec: RowSpec) -> None:
+        tokens = spec.sequence
+        history = History(self._vocabulary, spec.prompt, spec.emitted) if spec.sampling.looks_back else None
+        matcher = None
+        if spec.grammar is not None:
+            assert self._grammars is not None, "a grammar that was not refused"
+            matcher = self._grammars.matcher(spec.grammar, spec.emitted)
+        self._rows[spec.id] = _Row(spec, self._model.new_row(), tokens, history, matcher)
+        self._drafting.add(spec.id, tokens)
+
+    def launch(self, chunks: Sequence[Chunk]) -> None:
+        rows = [self._rows[chunk.id] for chunk in chunks]
+        drafts = self._drafts(rows, chunks)
+        counts = [chunk.count + len(draft) for chunk, draft in zip(chunks, drafts, strict=True)]
+        drawings: list[_Drawing] = []
+        wanted: list[int] = []
+        for row, chunk, draft, end in zip(rows, chunks, drafts, accumulate(counts), strict=True):
+            if chunk.draws:
+                drawings.append(_Drawing(row, draft))
+                wanted.extend(range(end - 1 - len(draft), end))
+        logits = self._model.forward([row.state for row in rows], counts, self._input_ids(rows, chunks, drafts), wanted)
+        draws = self._draw(drawings, logits)
+        # A piece that draws nothing is pulled in by its caches; the others are pulled in by their tokens.
+        quiet = [row for row, chunk in zip(rows, chunks, strict=True) if not chunk.draws]
+        computed = [array for row in quiet for array in _arrays_of(row.state.caches)]
+        mx.async_eval(draws.arrays(), computed)  # type: ignore[no-untyped-call]
+        decodes_only = all(chunk.start >= len(row.spec.sequence) for row, chunk in zip(rows, chunks, strict=True))
+        self._under_way.append(_Launch(drawings, draws, computed, decodes_only))
+
+    def collect(self, leave: int) -> list[Sampled]:
+        sampled: list[Sampled] = []
+        while len(self._under_way) > leave:
+            launch = self._under_way.popleft()
+            mx.eval(launch.computed)
+            sampled.extend(self._read(launch))
         return sampled
 
     def remove(self, row_id: str) -> None:
         self._rows.pop(row_id).removed = True
+        self._drafting.remove(row_id)
 
     def memory(self) -> Memory:
         kv = sum(cache.nbytes for row in self._rows.values() for cache in row.state.caches)
         return memory.read(self._weights, kv)
 
-    def _launch_step(self, chunks: Sequence[Chunk]) -> _Launch:
-        rows = [self._rows[chunk.id] for chunk in chunks]
-        counts = [chunk.count for chunk in chunks]
-        wanted = [i for i, chunk in enumerate(chunks) if chunk.draws]
-        logits = self._model.forward([row.state for row in rows], counts, self._input_ids(rows, chunks), wanted)
-        drawing = [rows[i] for i in wanted]
-        tokens = self._draw(drawing, logits)
-        # A piece that draws nothing is pulled in by its caches; the others are pulled in by their tokens.
-        quiet = [row for row, chunk in zip(rows, chunks, strict=True) if not chunk.draws]
-        computed = [array for row in quiet for array in _arrays_of(row.state.caches)]
-        mx.async_eval(tokens, computed)  # type: ignore[no-untyped-call]
-        return _Launch(drawing, tokens, computed)
+    def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[list[int]]:
+        """A draft for each chunk, mostly empty; only rows whose tokens are all known can have one."""
+        if self._under_way or not self._drafting.wants_to_draft:
+            return [[] for _ in rows]
+        drafts = []
+        for row, chunk in zip(rows, chunks, strict=True):
+            decodes = chunk.start >= len(row.spec.sequence)
+            draft = self._drafting.draft(row.spec.id, limit=chunk.draws - 1) if decodes else []
+            drafts.append(draft[: row.matcher.allowed(draft)] if row.matcher is not None and draft else draft)
+        return drafts
 
-    def _draw(self, rows: list[_Row], logits: mx.array) -> mx.array:
-        """[rows] token ids from [rows, vocabulary] logits."""
-        if not rows:
-            return _NOTHING.tokens
-        if rows != self._sampler_rows:
-            self._sampler_rows = rows
-            self._sampler = BatchSampler([row.spec.sampling for row in rows])
-        tokens = self._sampler(logits, [row.position for row in rows])
-        for row in rows:
-            row.drawn += 1
-        return tokens
-
-    def _input_ids(self, rows: list[_Row], chunks: Sequence[Chunk]) -> mx.array:
-        """The chunks' tokens one after the other, flat. Those of the step under way are taken lazily."""
-        previous = self._launch
-        if rows == previous.rows:
-            return previous.tokens
-        under_way = {row: i for i, row in enumerate(previous.rows)}
+    def _input_ids(self, rows: Sequence[_Row], chunks: Sequence[Chunk], drafts: Sequence[list[int]]) -> mx.array:
+        """The chunks' tokens and drafts one after the other, flat. Those of the step under way are taken lazily."""
+        newest = self._under_way[-1] if self._under_way else None
+        if newest is not None and list(rows) == [drawing.row for drawing in newest.drawings]:
+            return newest.draws.tokens
+        lazy = {drawing.row: i for i, drawing in enumerate(newest.drawings)} if newest is not None else {}
         parts: list[mx.array] = []
         known: list[int] = []
-        for row, chunk in zip(rows, chunks, strict=True):
-            if row in under_way:
+        for row, chunk, draft in zip(rows, chunks, drafts, strict=True):
+            if row in lazy and newest is not None:
                 parts.extend(_flushed(known))
-                parts.append(previous.tokens[under_way[row]][None])
-            elif chunk.start < len(row.spec.sequence):
-                known.extend(row.spec.sequence[chunk.start : chunk.start + chunk.count])
+                parts.append(newest.draws.tokens[lazy[row]][None])
             else:
-                known.append(row.last_token)
+                known.extend(row.tokens[chunk.start : chunk.start + chunk.count])
+            known.extend(draft)
         parts.extend(_flushed(known))
         return mx.concatenate(parts)
+
+    def _draw(self, drawings: list[_Drawing], logits: mx.array) -> Draws:
+        """One token after the known end and after each draft token of every drawing."""
+        if not drawings:
+            return Draws(mx.array([], dtype=mx.uint32))
+        samplings = [drawing.row.spec.sampling for drawing in drawings for _ in range(1 + len(drawing.draft))]
+        positions = [drawing.row.position + i for drawing in drawings for i in range(1 + len(drawing.draft))]
+        context = self._context(drawings, logits)
+        for drawing in drawings:
+            drawing.row.draws_under_way += 1
+        return self._samplers.get(samplings)(logits, positions, context)
+
+    def _context(self, drawings: list[_Drawing], logits: mx.array) -> Context:
+        masks = None
+        if any(drawing.row.matcher is not None for drawing in drawings):
+            future = self._masks.submit([(drawing.row.matcher, drawing.draft) for drawing in drawings])
+            # The masks are made while the device computes the logits.
+            mx.async_eval(logits)  # type: ignore[no-untyped-call]
+            masks = future.result()
+        return Context([history for drawing in drawings for history in _histories(drawing)], masks)
+
+    def _read(self, launch: _Launch) -> Iterator[Sampled]:
+        samplings = [drawing.row.spec.sampling for drawing in launch.drawings for _ in range(1 + len(drawing.draft))]
+        drawn = iter(launch.draws.read(samplings))
+        verdicts = []
+        for drawing in launch.drawings:
+            of_row = [next(drawn) for _ in range(1 + len(drawing.draft))]
+            drawing.row.draws_under_way -= 1
+            if not drawing.row.removed:
+                kept = of_row[: 1 + _accepted(drawing.draft, of_row)]
+                verdicts.append((drawing.row.spec.id, len(drawing.draft), len(kept) - 1))
+                yield self._advance(drawing, kept)
+        if launch.decodes_only:
+            self._drafting.observe(verdicts)
+        else:
+            self._drafting.skip()
+
+    def _advance(self, drawing: _Drawing, kept: list[tuple[int, TokenLogprob | None]]) -> Sampled:
+        """Bring a row to its newest tokens."""
+        row = drawing.row
+        tokens = [token for token, _ in kept]
+        rejected = len(drawing.draft) - (len(kept) - 1)
+        if rejected:
+            self._model.trim(row.state, rejected)
+        row.tokens.extend(tokens)
+        if row.history is not None:
+            row.history.extend(tokens)
+        if row.matcher is not None:
+            for token in tokens:
+                row.matcher.advance(token)
+        self._drafting.extend(row.spec.id, tokens)
+        logprobs = [logprob for _, logprob in kept if logprob is not None]
+        return Sampled(row.spec.id, tokens, logprobs or None, drafted=len(drawing.draft))
+
+
+def _accepted(draft: list[int], drawn: list[tuple[int, TokenLogprob | None]]) -> int:
+    """How many tokens of the draft are the ones that were drawn, from its start."""
+    count = 0
+    for guess, (token, _) in zip(draft, drawn, strict=False):
+        if guess != token:
+            break
+        count += 1
+    return count
+
+
+def _histories(drawing: _Drawing) -> Iterator[History | None]:
+    history = drawing.row.history
+    for i in range(1 + len(drawing.draft)):
+        yield history if history is None or i == 0 else history.after(drawing.draft[:i])
 
 
 def _flushed(known: list[int]) -> list[mx.array]:

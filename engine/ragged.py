@@ -15,6 +15,7 @@ is loaded, and takes the fastest one that is right:
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -122,7 +123,7 @@ class RaggedModel:
     ) -> mx.array:
         """Append `counts[i]` of `ids` (flat, [sum(counts)]) to row i, for all rows; lazily.
 
-        Returns the logits of the last token of each row whose index is in `wanted`, [wanted, vocabulary].
+        Returns the logits after each id whose index is in `wanted` (ascending), [wanted, vocabulary].
         """
         if self.mode is Mode.PACKED:
             logits = self._packed(rows, counts, ids, wanted)
@@ -132,13 +133,24 @@ class RaggedModel:
             row.length += count
         return logits
 
+    @property
+    def trims(self) -> bool:
+        """Whether tokens can be taken back: attention over everything, nothing recurrent or sliding."""
+        trimmable = (KVCache, QuantizedKVCache)
+        return all(isinstance(cache, trimmable) for cache in make_prompt_cache(self._model))
+
+    def trim(self, row: RowState, count: int) -> None:
+        """Take back the last `count` tokens of a row (only where `trims`)."""
+        for cache in row.caches:
+            cache.trim(count)
+        row.length -= count
+
     def _packed(
         self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
     ) -> mx.array:
         offset = mx.array([row.length + i for row, count in zip(rows, counts, strict=True) for i in range(count)])
         layers = [RaggedKV(caches, counts, offset) for caches in zip(*(row.caches for row in rows), strict=True)]
-        ends = list(accumulate(counts))
-        keep = mx.array([ends[i] - 1 for i in wanted], dtype=mx.int32) if len(wanted) < ends[-1] else None
+        keep = mx.array(list(wanted), dtype=mx.int32) if len(wanted) < ids.size else None
         if self._final_norm is None:
             logits: mx.array = self._model(ids[:, None], cache=layers)
             return logits[:, -1] if keep is None else logits[keep, -1]
@@ -150,7 +162,8 @@ class RaggedModel:
         self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
     ) -> mx.array:
         """Single-token rows as a group where the mode has groups; every other row by itself."""
-        pieces = ids.split(tuple(accumulate(counts))[:-1])
+        ends = list(accumulate(counts))
+        pieces = ids.split(tuple(ends[:-1]))
         group = [i for i, row in enumerate(rows) if counts[i] == 1 and row.length] if self.mode is Mode.GROUPED else []
         logits: dict[int, mx.array] = {}
         if len(group) > 1:
@@ -158,8 +171,12 @@ class RaggedModel:
             logits = dict(zip(group, together.split(len(group)), strict=True))
         for i, row in enumerate(rows):
             if i not in logits:
-                logits[i] = self._model(pieces[i][None], cache=row.caches)[:, -1]
-        return mx.concatenate([logits[i] for i in wanted]) if wanted else mx.zeros((0, 0))
+                logits[i] = self._model(pieces[i][None], cache=row.caches)[0]
+        if not wanted:
+            return mx.zeros((0, 0))
+        row_of = [bisect_right(ends, index) for index in wanted]
+        places = [counts[row] - (ends[row] - index) for row, index in zip(row_of, wanted, strict=True)]
+        return mx.stack([logits[row][place] for row, place in zip(row_of, places, strict=True)])
 
     def _grouped(self, rows: Sequence[RowState], ids: mx.array) -> mx.array:
         offset = mx.array([row.length for row in rows])
@@ -200,11 +217,11 @@ def _scatter(layer: Any, index: int) -> Any:
 
 
 def _probe_logits(model: RaggedModel) -> mx.array:
-    """Logits of two rows after steps of unequal pieces and a step of single tokens, [5, vocabulary]."""
+    """Logits of two rows after steps of unequal pieces and a step of single tokens, [6, vocabulary]."""
     rows = [model.new_row(), model.new_row()]
     steps = [
-        model.forward(rows, [5, 3], mx.array([1, 2, 3, 4, 5, 6, 7, 1]), wanted=[0, 1]),
-        model.forward(rows, [2, 1], mx.array([2, 3, 5]), wanted=[1]),
+        model.forward(rows, [5, 3], mx.array([1, 2, 3, 4, 5, 6, 7, 1]), wanted=[4, 5, 7]),
+        model.forward(rows, [2, 1], mx.array([2, 3, 5]), wanted=[2]),
         model.forward(rows, [1, 1], mx.array([4, 1]), wanted=[0, 1]),
     ]
     return mx.concatenate(steps).astype(mx.float32)

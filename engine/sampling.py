@@ -1,17 +1,20 @@
-"""The next token of every row at once, as a function of (seed, position) only.
+"""The next token at every drawing position at once, as a function of (seed, position) only.
 
-Each row draws with Gumbel noise from a key made of its seed and the token's position in its output, so that a request
-gives the same tokens alone, in any batch, and over any number of incarnations (up to floating-point ties).
-Order of the filters, as in vLLM: temperature, then min-p, top-k and top-p on the scaled distribution.
+Each position draws with Gumbel noise from a key made of its row's seed and its place in the output, so that a request
+gives the same tokens alone, in any batch, with or without drafts, and over any number of incarnations (up to
+floating-point ties). Order, as in vLLM: bias, penalties and grammar (`adjustments`), temperature, then min-p, top-k
+and top-p on the scaled distribution.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import mlx.core as mx
 
-from .protocol import Sampling
+from .adjustments import Context, adjust
+from .protocol import Sampling, TokenLogprob
 
 MAX_CANDIDATES = 4096
 """Top-k and top-p look at this many likeliest tokens: sorting a whole vocabulary costs more than all else here."""
@@ -35,24 +38,72 @@ def _mix64(value: int) -> int:
     return value ^ (value >> 31)
 
 
-class BatchSampler:
-    """Sampling for a fixed set of rows; made anew when the set changes, called every step."""
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What one step drew, lazily: [positions] tokens and, where any row asked, their log probabilities."""
 
-    def __init__(self, rows: Sequence[Sampling]) -> None:
-        self._seeds = [row.seed for row in rows]
-        self._greedy = mx.array([row.temperature == 0 for row in rows])[:, None]
-        self._all_greedy = all(row.temperature == 0 for row in rows)
-        self._inverse_temperature = mx.array([1 / row.temperature if row.temperature else 1.0 for row in rows])[:, None]
-        drawing = [row for row in rows if row.temperature]
-        self._any_min_p = any(row.min_p > 0 for row in drawing)
-        self._log_min_p = mx.log(mx.array([row.min_p for row in rows]))[:, None]
-        self._any_top = any(row.top_k > 0 or row.top_p < 1 for row in drawing)
-        self._untouched = mx.array([row.top_k == 0 and row.top_p == 1 for row in rows])[:, None]
-        self._top_p = mx.array([row.top_p for row in rows])[:, None]
-        self._top_k = [row.top_k for row in rows]
+    tokens: mx.array
+    logprobs: mx.array | None = None
+    """[positions]: of the drawn tokens."""
+    top_ids: mx.array | None = None
+    """[positions, n]: the n likeliest, in no order, n the most that any row asked for."""
+    top_logprobs: mx.array | None = None
 
-    def __call__(self, logits: mx.array, positions: Sequence[int]) -> mx.array:
-        """[rows, vocabulary] logits to [rows] token ids; `positions[i]` is the output position of row i's token."""
+    def arrays(self) -> list[mx.array]:
+        """All that is to be evaluated."""
+        return [array for array in (self.tokens, self.logprobs, self.top_ids, self.top_logprobs) if array is not None]
+
+    def read(self, samplings: Sequence[Sampling]) -> list[tuple[int, TokenLogprob | None]]:
+        """Wait for the draws; token and log probabilities of each position, whose rows' sampling is given."""
+        tokens: list[int] = self.tokens.tolist()  # type: ignore[assignment]  # one-dimensional, so a flat list
+        if self.logprobs is None or self.top_ids is None or self.top_logprobs is None:
+            return [(token, None) for token in tokens]
+        logprobs: list[float] = self.logprobs.tolist()  # type: ignore[assignment]
+        top_ids: list[list[int]] = self.top_ids.tolist()  # type: ignore[assignment]
+        top_logprobs: list[list[float]] = self.top_logprobs.tolist()  # type: ignore[assignment]
+        by_position = zip(samplings, logprobs, top_ids, top_logprobs, strict=True)
+        return list(zip(tokens, (_logprob(*of_position) for of_position in by_position), strict=True))
+
+
+def _logprob(sampling: Sampling, logprob: float, ids: list[int], logprobs: list[float]) -> TokenLogprob | None:
+    if sampling.top_logprobs is None:
+        return None
+    top = sorted(zip(ids, logprobs, strict=True), key=lambda pair: (-pair[1], pair[0]))
+    return TokenLogprob(logprob, top[: sampling.top_logprobs])
+
+
+class Sampler:
+    """Draws for a fixed list of positions' samplings; made anew when the list changes, called every step."""
+
+    def __init__(self, positions: Sequence[Sampling]) -> None:
+        self._samplings = positions
+        self._seeds = [sampling.seed for sampling in positions]
+        self._greedy = mx.array([sampling.temperature == 0 for sampling in positions])[:, None]
+        self._all_greedy = all(sampling.temperature == 0 for sampling in positions)
+        self._inverse_temperature = mx.array([1 / (sampling.temperature or 1.0) for sampling in positions])[:, None]
+        drawing = [sampling for sampling in positions if sampling.temperature]
+        self._any_min_p = any(sampling.min_p > 0 for sampling in drawing)
+        self._log_min_p = mx.log(mx.array([sampling.min_p for sampling in positions]))[:, None]
+        self._any_top = any(sampling.top_k > 0 or sampling.top_p < 1 for sampling in drawing)
+        self._untouched = mx.array([sampling.top_k == 0 and sampling.top_p == 1 for sampling in positions])[:, None]
+        self._top_p = mx.array([sampling.top_p for sampling in positions])[:, None]
+        self._top_k = [sampling.top_k for sampling in positions]
+        asked = [sampling.top_logprobs for sampling in positions if sampling.top_logprobs is not None]
+        self._top_logprobs = max(asked) if asked else None
+
+    def __call__(self, logits: mx.array, positions: Sequence[int], context: Context) -> Draws:
+        """From [positions, vocabulary] logits; `positions[i]` is the i-th token's place in its row's output."""
+        tokens = self._draw(adjust(logits, self._samplings, context), positions)
+        if self._top_logprobs is None:
+            return Draws(tokens)
+        scores = logits.astype(mx.float32)
+        logprobs = scores - mx.logsumexp(scores, axis=-1, keepdims=True)
+        of_drawn = mx.take_along_axis(logprobs, tokens[:, None], axis=-1)[:, 0]
+        count = max(1, self._top_logprobs)
+        top_ids = mx.argpartition(-logprobs, kth=count - 1, axis=-1)[:, :count]
+        return Draws(tokens, of_drawn, top_ids, mx.take_along_axis(logprobs, top_ids, axis=-1))
+
+    def _draw(self, logits: mx.array, positions: Sequence[int]) -> mx.array:
         if self._all_greedy:
             return mx.argmax(logits, axis=-1)
         scores = logits.astype(mx.float32)

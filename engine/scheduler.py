@@ -44,12 +44,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`count` tokens of one row from index `start`; `draws` when it reaches the end of what is known."""
+    """`count` tokens of one row from index `start`.
+
+    `draws` is how many tokens may be drawn at its end: none for a piece that does not reach the end of what is known,
+    else all that the row may still draw. One is drawn for certain, more where drafts are accepted.
+    """
 
     id: str
     start: int
     count: int
-    draws: bool
+    draws: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class Scheduler:
         """The next step at monotonic time `now`, in seconds."""
         admitted = list(self._waiting.values())[: max(0, self._max_running - self.running)]
         rows = [*self._running.values(), *admitted]
-        decode = [Chunk(row.id, row.computed, 1, draws=True) for row in rows if row.decodes]
+        decode = [Chunk(row.id, row.computed, 1, row.budget - row.drawn) for row in rows if row.decodes]
         size = self._chunks.busy if decode else self._chunks.idle
         prefill = self._fill(size, (row for row in rows if row.prefill_left), now)
         return StepPlan(admit=tuple(row.id for row in admitted), chunks=(*decode, *prefill))
@@ -120,6 +124,10 @@ class Scheduler:
             self._running[row_id] = self._waiting.pop(row_id)
         for chunk in plan.chunks:
             self._running[chunk.id].computed += chunk.count
+
+    def credit(self, row_id: str, accepted: int) -> None:
+        """A running row drew `accepted` tokens more than the one that its step was sure of."""
+        self._running[row_id].computed += accepted
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when the counts contradict each other."""
@@ -137,5 +145,5 @@ class Scheduler:
             count = min(size, row.prefill_left)
             if count == 0:
                 return
-            yield Chunk(row.id, row.computed, count, draws=count == row.prefill_left)
+            yield Chunk(row.id, row.computed, count, draws=row.budget if count == row.prefill_left else 0)
             size -= count

@@ -10,11 +10,12 @@ import hashlib
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from ..config import Fault, Simulated
 from .batch import RowSpec, Sampled
-from .protocol import Limits, Memory
+from .protocol import Grammar, Limits, Memory
 from .scheduler import Chunk
 
 END_OF_TEXT = 0
@@ -29,7 +30,7 @@ class SimulatedBatch:
         self._limits = limits
         self._faults = [fault for fault in settings.faults if fault.epochs == 0 or epoch <= fault.epochs]
         self._rows: dict[str, _Row] = {}
-        self._launched: list[_Row] = []
+        self._under_way: deque[list[_Row]] = deque()
         self._tokens = 0
         self._leak = bytearray()
         time.sleep(settings.load_s)
@@ -46,14 +47,25 @@ class SimulatedBatch:
     def vocabulary(self) -> int:
         return self._settings.vocabulary
 
+    def refusal(self, grammar: Grammar) -> str | None:
+        return "the simulated engine follows no grammar"
+
     def add(self, spec: RowSpec) -> None:
         self._rows[spec.id] = _Row(spec)
 
-    def step(self, chunks: Sequence[Chunk]) -> list[Sampled]:
-        if chunks:
-            self._spend_a_step([self._rows[chunk.id] for chunk in chunks])
-        sampled = [Sampled(row.spec.id, row.next_token()) for row in self._launched if not row.removed]
-        self._launched = [self._rows[chunk.id] for chunk in chunks if chunk.draws]
+    @property
+    def needs_tokens(self) -> bool:
+        return False
+
+    def launch(self, chunks: Sequence[Chunk]) -> None:
+        self._spend_a_step([self._rows[chunk.id] for chunk in chunks])
+        self._under_way.append([self._rows[chunk.id] for chunk in chunks if chunk.draws])
+
+    def collect(self, leave: int) -> list[Sampled]:
+        sampled: list[Sampled] = []
+        while len(self._under_way) > leave:
+            rows = [row for row in self._under_way.popleft() if not row.removed]
+            sampled.extend(Sampled(row.spec.id, [row.next_token()]) for row in rows)
         self._tokens += len(sampled)
         return sampled
 
@@ -99,14 +111,13 @@ class _Row:
         self.spec = spec
         self.sampled = 0
         self.removed = False
-        prompt = spec.sequence[: len(spec.sequence) - spec.first_position]
-        self.prompt_text = bytes(token & 0xFF for token in prompt)
-        self._key = hashlib.sha256(repr((prompt, spec.sampling.seed)).encode()).digest()
+        self.prompt_text = bytes(token & 0xFF for token in spec.prompt)
+        self._key = hashlib.sha256(repr((spec.prompt, spec.sampling.seed)).encode()).digest()
         self._length = 40 + int.from_bytes(self._key[:2]) % 400
 
     @property
     def position(self) -> int:
-        return self.spec.first_position + self.sampled
+        return len(self.spec.emitted) + self.sampled
 
     def next_token(self) -> int:
         position = self.position

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from itertools import accumulate
 from typing import Any
 
 import mlx.core as mx
@@ -34,7 +35,8 @@ def run(
         counts = [len(rows[row][turn]) for row in here]
         ids = mx.array([token for row in here for token in rows[row][turn]])
         asked = [i for i, row in enumerate(here) if (row, turn) in wanted]
-        out = model.forward([states[row] for row in here], counts, ids, asked)
+        ends = list(accumulate(counts))
+        out = model.forward([states[row] for row in here], counts, ids, [ends[i] - 1 for i in asked])
         logits |= {(here[i], turn): out[index] for index, i in enumerate(asked)}
     for state, pieces in zip(states, rows, strict=True):
         assert state.length == sum(map(len, pieces))
@@ -119,7 +121,8 @@ def test_rows_on_a_shared_prefix_equal_rows_that_computed_it(name: str, data: st
     for turn in (0, 1):
         pieces = [continuation[turn] for continuation in continuations]
         ids = mx.array([token for piece in pieces for token in piece])
-        together.append(model.forward(rows, [len(piece) for piece in pieces], ids, list(range(len(rows)))))
+        counts = [len(piece) for piece in pieces]
+        together.append(model.forward(rows, counts, ids, [end - 1 for end in accumulate(counts)]))
     for i, (_, begun) in enumerate(chosen):
         one, two = continuations[i]
         history = [[*begun, *one], two]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.engine.adjustments import Context
 from stoker.engine.protocol import Sampling
-from stoker.engine.sampling import BatchSampler, draw_key
+from stoker.engine.sampling import Sampler, draw_key
 
 VOCABULARY = 300
 
@@ -18,14 +19,14 @@ def logits(rows: int, seed: int = 0) -> mx.array:
 
 
 def sample(rows: list[Sampling], scores: mx.array, positions: list[int]) -> list[int]:
-    tokens: list[int] = BatchSampler(rows)(scores, positions).tolist()  # type: ignore[assignment]
+    tokens: list[int] = Sampler(rows)(scores, positions, Context()).tokens.tolist()  # type: ignore[assignment]
     return tokens
 
 
 def draws(sampling: Sampling, scores: mx.array, count: int) -> list[int]:
     """`count` tokens at successive positions from one [1, vocabulary] distribution."""
-    sampler = BatchSampler([sampling])
-    tokens: list[int] = [sampler(scores, [position]).item() for position in range(count)]  # type: ignore[misc]
+    sampler = Sampler([sampling])
+    tokens: list[int] = [sampler(scores, [position], Context()).tokens.item() for position in range(count)]  # type: ignore[misc]
     return tokens
 
 
