@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sys
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ class ServiceRole:
         engine: EngineEndpoint,
         listening: ListeningSocket,
         stall_after_s: float,
+        admin_token: str,
         http: aiohttp.ClientSession,
         environment: Mapping[str, str],
         pass_fds: tuple[int, ...],
@@ -39,6 +41,7 @@ class ServiceRole:
         self._engine = engine
         self._listening = listening
         self._stall_after_s = stall_after_s
+        self._admin_token_sha256 = hashlib.sha256(admin_token.encode()).hexdigest()
         self._answered = asyncio.Event()
         self._http = http
         self._environment = environment
@@ -55,7 +58,12 @@ class ServiceRole:
     def launch(self) -> Launch:
         self._answered.clear()
         descriptor = self._listening.open().fileno()
-        settings = ServiceProcess(server=self._server, listen_fd=descriptor, engine=self._engine)
+        settings = ServiceProcess(
+            server=self._server,
+            listen_fd=descriptor,
+            engine=self._engine,
+            admin_token_sha256=self._admin_token_sha256,
+        )
         write_private(self._settings_file, settings.model_dump_json().encode())
         argv = (sys.executable, "-P", "-m", "stoker.service", str(self._settings_file))
         return Launch(argv, self._environment, pass_fds=(descriptor, *self._pass_fds))

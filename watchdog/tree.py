@@ -70,13 +70,14 @@ class Tree:
         self._engines = {
             ENGINE_NAME: SupervisedEngine(engine, Supervisor(engine, settings, patient, counted, output.child_line))
         }
-        self._service = _service_role(premises, http)
+        token = admin_token(premises.paths)
+        self._service = _service_role(premises, token, http)
         drain_s = premises.config.server.drain_deadline_s
         self._service_supervisor = Supervisor(
             self._service, settings, Deadlines(start_s, drain_s + stop_s), metrics.service(), output.child_line
         )
         self._supervisors = [self._service_supervisor, *(engine.supervisor for engine in self._engines.values())]
-        self._api = WatchdogApi(self, metrics.registry, admin_token(premises.paths))
+        self._api = WatchdogApi(self, metrics.registry, token)
 
     async def run(self, on_ready: Callable[[Serving], None]) -> str | None:
         """Start, serve, stop; returns why it could not even start, or None."""
@@ -196,7 +197,7 @@ def _weights_bytes(premises: Premises) -> int:
     return 0 if premises.model_path is None else models.check(premises.model_path).bytes
 
 
-def _service_role(premises: Premises, http: aiohttp.ClientSession) -> ServiceRole:
+def _service_role(premises: Premises, admin_token: str, http: aiohttp.ClientSession) -> ServiceRole:
     engine = EngineEndpoint(
         name=ENGINE_NAME,
         model_name=premises.model_name,
@@ -211,6 +212,7 @@ def _service_role(premises: Premises, http: aiohttp.ClientSession) -> ServiceRol
         engine=engine,
         listening=premises.api,
         stall_after_s=premises.config.watchdog.stall_after_s,
+        admin_token=admin_token,
         http=http,
         environment=os.environ,
         pass_fds=(premises.lock,),
