@@ -248,6 +248,8 @@ class Ledger:
         for entry in self._entries.values():
             if entry.state is State.SUSPENDED and self._quarantine.may_go(entry.order.id):
                 return entry if row_free or not self._quarantine.suspects(entry.order.id) else None
+        if self._quarantine.trying:
+            return None
         waiting = self._queue.pop()
         return None if waiting is None else self._entries[waiting]
 

@@ -2,9 +2,9 @@
 
 A request *strikes* when the engine crashes while it has it. Getting past the furthest place at which a crash found it
 clears it, so a long stream that is in flight whenever a healthy engine is killed is never a suspect; at `SUSPECT_AT`
-strikes without that it is one. Suspects are tried: handed over one at a time, when nobody else that has struck is
-unproven in the engine, until they get past their place (acquitted), end, or crash the engine once more (condemned).
-One that was alone in the engine at its second strike has had its trial. docs/decisions/0009-quarantine.md says why.
+strikes without that it is one. Suspects are handed over one at a time, when nobody else that has struck is unproven in
+the engine. At `ACCUSED_AT` strikes a request gets the engine to itself, before everybody else. A suspect that was alone
+in the engine when it crashed is condemned; in company nobody is. docs/decisions/0009-quarantine.md says why.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from .entry import Order
 
 SUSPECT_AT = 2
+ACCUSED_AT = 3
 MAX_REMEMBERED = 1024
 """Fingerprints that are refused at once; the oldest is forgotten for one more."""
 
@@ -34,11 +35,14 @@ class _Case:
     reached: int = _NOWHERE
     """Where it is in this incarnation."""
     in_engine: bool = False
-    on_trial: bool = False
 
     @property
     def suspect(self) -> bool:
         return self.strikes >= SUSPECT_AT
+
+    @property
+    def accused(self) -> bool:
+        return self.strikes >= ACCUSED_AT
 
     @property
     def unproven(self) -> bool:
@@ -54,12 +58,19 @@ class Quarantine:
 
     def may_go(self, request_id: str) -> bool:
         """Whether it may be handed to the engine now."""
+        if self.trying:
+            case = self._cases.get(request_id)
+            return case is not None and case.accused and not any(case.in_engine for case in self._cases.values())
         return not self.suspects(request_id) or not any(case.unproven for case in self._cases.values())
+
+    @property
+    def trying(self) -> bool:
+        """Whether the engine is, or is to be, one accused request's alone."""
+        return any(case.accused for case in self._cases.values())
 
     def handed_over(self, request_id: str) -> None:
         case = self._cases.setdefault(request_id, _Case())
         case.in_engine = True
-        case.on_trial = case.suspect
         case.reached = _NOWHERE
 
     def reached(self, request_id: str, place: int) -> bool:
@@ -86,8 +97,7 @@ class Quarantine:
             case.strikes = case.strikes + 1 if case.reached <= case.furthest else 1
             case.furthest = max(case.furthest, case.reached)
             case.in_engine = False
-        alone = len(present) == 1
-        return [request_id for request_id, case in present.items() if case.suspect and (case.on_trial or alone)]
+        return [request_id for request_id, case in present.items() if case.suspect and len(present) == 1]
 
     @property
     def suspected(self) -> int:
@@ -100,9 +110,10 @@ class Quarantine:
         return case is not None and case.suspect
 
     def check_integrity(self) -> None:
-        """Raise `AssertionError` when two are on trial at once."""
-        trials = [case for case in self._cases.values() if case.on_trial and case.unproven]
-        assert len(trials) <= 1, f"{len(trials)} suspects in the engine at once"
+        """Raise `AssertionError` when a crash could not be told to be whose."""
+        present = [case for case in self._cases.values() if case.in_engine]
+        assert sum(case.suspect for case in present) <= 1, "several suspects in the engine at once"
+        assert len(present) <= 1 or not any(case.accused for case in present), "an accused that is not alone"
 
 
 class Fingerprints:
