@@ -203,20 +203,25 @@ class DiskWriter:
             return
         pieces = self._folder.encode(queued.block, queued.parent, queued.arrays)
         size = sum(map(len, pieces))
-        fits = size <= self._cap_bytes
-        if fits:
-            self._make_room(size)
-            self._folder.write(queued.block, pieces, queued.used)
-        with self._changed:
-            if self._queue.pop(queued.block, None) is not None:
-                self.queued_bytes -= queued.nbytes
-            if fits:
-                self._index.put(queued.block, Entry(size, queued.used))
-                self.written += 1
-                self._turn_on()
-            else:
+        if size > self._cap_bytes:
+            with self._changed:
+                self._leave_queue(queued)
                 self.refused += 1
-            self._changed.notify_all()
+            return
+        self._make_room(size)
+        self._folder.write(queued.block, pieces, queued.used)
+        with self._changed:
+            self._leave_queue(queued)
+            self._index.put(queued.block, Entry(size, queued.used))
+            self.written += 1
+            off, self.off = self.off, None
+        if off is not None:
+            log.info("kv_disk_on", off_for_s=self._clock() - off.since)
+
+    def _leave_queue(self, queued: QueuedBlock) -> None:
+        if self._queue.pop(queued.block, None) is not None:
+            self.queued_bytes -= queued.nbytes
+        self._changed.notify_all()
 
     def _make_room(self, nbytes: int) -> None:
         """Evict until so many more bytes are within the cap."""
@@ -229,23 +234,17 @@ class DiskWriter:
             self._folder.remove(block)
             self.evicted += 1
 
-    def _turn_on(self) -> None:
-        if self.off is not None:
-            log.info("kv_disk_on", off_for_s=self._clock() - self.off.since)
-            self.off = None
-
     def _turn_off(self, why: str) -> None:
         with self._changed:
-            now = self._clock()
-            if self.off is None:
-                self.off = Off(now, why, RETRY_FIRST_S, now + RETRY_FIRST_S)
-                log.warning("kv_disk_off", why=why)
-            else:
-                wait_s = min(2 * self.off.retry_after_s, RETRY_MAX_S)
-                self.off = Off(self.off.since, why, wait_s, now + wait_s)
+            now, before = self._clock(), self.off
+            wait_s = RETRY_FIRST_S if before is None else min(2 * before.retry_after_s, RETRY_MAX_S)
+            self.off = Off(now if before is None else before.since, why, wait_s, now + wait_s)
             self._clean = False
             self._drop_queue()
             self._changed.notify_all()
+        # Outside the lock, for which the step thread may wait: a log can block, or fail as the disk did.
+        if before is None:
+            log.warning("kv_disk_off", why=why)
 
     def _drop_queue(self) -> None:
         self.refused += len(self._queue)
