@@ -62,14 +62,15 @@ class DiskIndex:
         if entry is not None:
             self._nbytes -= entry.size
 
-    def least_recent(self) -> bytes:
-        """The block to evict next; there must be one."""
-        while True:
+    def least_recent(self) -> tuple[bytes, Entry] | None:
+        """The block to evict next, if there is any."""
+        while self._order:
             used, block = self._order[0]
             entry = self._entries.get(block)
             if entry is not None and entry.used == used:
-                return block
+                return block, entry
             heapq.heappop(self._order)
+        return None
 
     def _sort(self) -> None:
         self._order = [(entry.used, block) for block, entry in self._entries.items()]

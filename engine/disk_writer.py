@@ -7,6 +7,7 @@ anew, so that nothing has to be known about how far the failure went.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -180,7 +181,7 @@ class DiskWriter:
             self.stale_bytes += size
             if self._closed:
                 return
-        self._make_room(0)
+        self._make_room(0, before=math.inf)
         with self._changed:
             self._clean = True
             self._changed.notify_all()
@@ -203,12 +204,11 @@ class DiskWriter:
             return
         pieces = self._folder.encode(queued.block, queued.parent, queued.arrays)
         size = sum(map(len, pieces))
-        if size > self._cap_bytes:
+        if not self._make_room(size, before=queued.used):
             with self._changed:
                 self._leave_queue(queued)
                 self.refused += 1
             return
-        self._make_room(size)
         self._folder.write(queued.block, pieces, queued.used)
         with self._changed:
             self._leave_queue(queued)
@@ -223,13 +223,19 @@ class DiskWriter:
             self.queued_bytes -= queued.nbytes
         self._changed.notify_all()
 
-    def _make_room(self, nbytes: int) -> None:
-        """Evict until so many more bytes are within the cap."""
+    def _make_room(self, nbytes: int, before: float) -> bool:
+        """Evict blocks last used `before` until so many more bytes are within the cap; False when they do not suffice.
+
+        So a chain that is larger than the cap stops growing, instead of losing its last block to each next one.
+        """
         while True:
             with self._changed:
                 if self._index.nbytes + nbytes <= self._cap_bytes:
-                    return
-                block = self._index.least_recent()
+                    return True
+                oldest = self._index.least_recent()
+                if oldest is None or oldest[1].used >= before:
+                    return False
+                block, _ = oldest
                 self._index.remove(block)
             self._folder.remove(block)
             self.evicted += 1

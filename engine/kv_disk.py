@@ -72,6 +72,7 @@ class DiskTier:
         self._changed = threading.Condition()
         self._index = DiskIndex()
         self._damaged = 0
+        self._latest_use = 0
         self._writer = DiskWriter(
             self._folder, self._index, self._changed, cap_bytes=cap_bytes, queue_bytes=queue_bytes, clock=clock
         )
@@ -115,8 +116,8 @@ class DiskTier:
 
         To be called with all that a request hit, in whatever tier, before the blocks that follow are put.
         """
-        now = time.time_ns()
         with self._changed:
+            now = self._now()
             for place, block in enumerate(chain):
                 entry = self._index.get(block)
                 if entry is not None:
@@ -162,7 +163,12 @@ class DiskTier:
         queued, entry = self._writer.queued(parent), self._index.get(parent)
         if queued is not None:
             return queued.used - CHAIN_STEP_NS
-        return entry.used - CHAIN_STEP_NS if entry is not None else time.time_ns()
+        return entry.used - CHAIN_STEP_NS if entry is not None else self._now()
+
+    def _now(self) -> int:
+        """The wall clock's time, but never back: what is used now must not look older than what was."""
+        self._latest_use = max(time.time_ns(), self._latest_use + 1)
+        return self._latest_use
 
     def _drop(self, block: bytes, error: Exception) -> None:
         with self._changed:

@@ -50,7 +50,7 @@ class MissHistory:
         self._sequences: deque[bytes] = deque(maxlen=SEQUENCES)
 
     def evicted(self, block: bytes) -> None:
-        """A block is in no tier any more because room was made."""
+        """A block left RAM because room was made. While it is still on disk it is a hit, and nobody asks."""
         self._evicted[block] = None
         self._evicted.move_to_end(block)
         if len(self._evicted) > EVICTED_BLOCKS:

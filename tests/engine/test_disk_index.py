@@ -24,8 +24,11 @@ def test_the_least_recent_block_is_the_one_with_the_smallest_use(steps: list[tup
         assert len(index) == len(model)
         assert index.nbytes == sum(each.size for each in model.values())
         assert all(index.get(each) == model.get(each) for each in (block, b"other"))
-        if model:
-            assert model[index.least_recent()].used == min(each.used for each in model.values())
+        oldest = index.least_recent()
+        assert (oldest is None) == (not model)
+        if oldest is not None:
+            assert model[oldest[0]] == oldest[1]
+            assert oldest[1].used == min(each.used for each in model.values())
 
 
 @given(st.dictionaries(names, entries), st.dictionaries(names, entries, min_size=1))
@@ -35,4 +38,6 @@ def test_a_reset_leaves_nothing_of_before(before: dict[bytes, Entry], after: dic
     index.reset(after)
     assert {block: index.get(block) for block in after} == after
     assert (len(index), index.nbytes) == (len(after), sum(entry.size for entry in after.values()))
-    assert after[index.least_recent()].used == min(entry.used for entry in after.values())
+    oldest = index.least_recent()
+    assert oldest is not None
+    assert oldest[1].used == min(entry.used for entry in after.values())

@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,6 +210,21 @@ def test_a_block_from_the_future_is_not_immortal(tmp_path: Path) -> None:
     with opened(tmp_path, cap=2 * BLOCK_BYTES) as tier:
         put_chain(tier, range(1, 2))
         assert on_disk(tier, [block(0), block(1)]) == [False, True]
+
+
+def test_a_chain_that_is_larger_than_the_cap_keeps_its_beginning(tmp_path: Path) -> None:
+    with opened(tmp_path, cap=4 * BLOCK_BYTES) as tier:
+        chain = put_chain(tier, range(10))
+        assert on_disk(tier, chain) == [True] * 3 + [False] * 7
+        assert (tier.snapshot().refused, tier.snapshot().evicted) == (7, 0)
+
+
+def test_blocks_are_kept_though_the_clock_was_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, cap=2 * BLOCK_BYTES) as tier:
+        put_chain(tier, range(1))
+        monkeypatch.setattr(time, "time_ns", lambda: 0)
+        put_chain(tier, range(10, 11))
+        assert on_disk(tier, [block(0), block(10)]) == [False, True]
 
 
 def test_a_lowered_cap_is_kept_from_the_start(tmp_path: Path) -> None:
