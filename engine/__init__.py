@@ -9,6 +9,7 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 5. `batch`      the rows on MLX: ragged prefill and decode, one forward pass for all;
 6. `sampling`   the next token of every row, as a function of (seed, position);
    `speculative` drafts what a row says next and how much of it to verify, `grammar` says what it may say (no MLX);
+   `blocks` says which KV is kept for which tokens, `misses` why not more, and `kv_disk` keeps it in files (no MLX);
 7. `loop`       receive -> schedule -> forward -> send, on the one thread that touches MLX;
 8. `server`     the process around the loop: socket, heartbeats, signals;
 9. `simulated`  a deterministic loop with injectable faults that speaks the same protocol.
@@ -16,6 +17,6 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 Beside them, for the processes that start an engine: `models` (fetch, check and list models; `pull` and `demo_model` do
 the fetching, `progress` tells a person, `architectures` knows what mlx-lm runs) and `blas` (OpenBLAS on Linux).
 
-Importing this package, `protocol`, `wire`, `client`, `models`, `pull`, `progress`, `speculative`, `grammar` or `blas` never
-imports MLX.
+Importing this package, `protocol`, `wire`, `client`, `models`, `pull`, `progress`, `speculative`, `grammar`, `blocks`,
+`misses`, `kv_disk` or `blas` never imports MLX.
 """
