@@ -10,6 +10,7 @@ from .errors import (
     ContextLengthExceeded,
     EngineLoading,
     EngineUnavailable,
+    Excess,
     Overloaded,
     QueueFull,
     ServiceError,
@@ -140,6 +141,7 @@ def output_bound(prompt_tokens: int, asked: int | None, server: Server, context_
         raise ContextLengthExceeded(
             f"{window} and the messages are {prompt_tokens} tokens, which leaves none to answer; shorten the messages",
             param="messages",
+            excess=Excess(prompt_tokens, asked or 1, context_tokens),
         )
     if asked is None:
         return min(left, server.default_max_tokens)
@@ -148,5 +150,6 @@ def output_bound(prompt_tokens: int, asked: int | None, server: Server, context_
             f"{window}, but {prompt_tokens + asked} are asked for: {prompt_tokens} in the messages and {asked} to "
             f"answer; shorten the messages or ask for at most {left}",
             param="max_tokens",
+            excess=Excess(prompt_tokens, asked, context_tokens),
         )
     return asked

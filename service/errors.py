@@ -7,7 +7,17 @@ fault of their request and shorten it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Excess:
+    """By how much a request does not fit: its prompt, the output it asks for, the model's window."""
+
+    prompt_tokens: int
+    asked_tokens: int
+    window_tokens: int
 
 
 class ServiceError(Exception):
@@ -77,9 +87,13 @@ class InvalidMessages(InvalidRequest):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """Prompt and asked-for output do not fit the model's window."""
+    """Prompt and asked-for output do not fit the model's window; `excess` has the numbers where they are known."""
 
     code = "context_length_exceeded"
+
+    def __init__(self, message: str, param: str | None = None, excess: Excess | None = None) -> None:
+        super().__init__(message, param)
+        self.excess = excess
 
 
 class InvalidValue(InvalidRequest):

@@ -1,20 +1,31 @@
-"""One answer being written: its order in the ledger, its feed, and the transcript that makes text of it."""
+"""One answer being written: its order in the ledger, its feed, and the transcript that makes segments of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..engine.protocol import FinishReason
+from ..engine.protocol import FinishReason, TokenLogprob
+from .entry import Prefix
 from .ledger import Ledger
+from .segments import Segment
 from .stream import Feed
 from .transcript import Transcript
 
 
 @dataclass(frozen=True)
-class Piece:
-    """More text of an answer; `finish` is set when nothing follows."""
+class Scored:
+    """A token with its log probabilities."""
 
-    text: str
+    id: int
+    scores: TokenLogprob
+
+
+@dataclass(frozen=True)
+class Piece:
+    """More of an answer; `finish` is set when nothing follows. `scored` has the tokens of requests that asked."""
+
+    segments: list[Segment]
+    scored: list[Scored]
     finish: FinishReason | None
 
 
@@ -25,29 +36,30 @@ class Generation:
         self._id = request_id
         self._ledger = ledger
         self._feed = feed
-        self._transcript = transcript
+        self.transcript = transcript
 
     @property
-    def completion_tokens(self) -> int:
-        return self._transcript.tokens
-
-    @property
-    def cached_tokens(self) -> int:
-        return self._feed.cached_tokens
+    def prefix(self) -> Prefix | None:
+        """What was cached of the prompt; None until the engine has begun."""
+        return self._feed.prefix
 
     async def next(self, patience_s: float) -> Piece | None:
-        """The text since the last call, or None when nothing came for `patience_s`.
+        """What came since the last call, or None when nothing came for `patience_s`.
 
         Raises the `ServiceError` that ended the request.
         """
         batch = await self._feed.next(patience_s)
         if batch is None:
             return None
-        text = self._transcript.add(batch.ids)
+        used_before = self.transcript.tokens
+        segments = self.transcript.add(batch.ids)
+        # Log probabilities of what came after the end would be of text that nobody sees.
+        used = self.transcript.tokens - used_before
+        scored = [Scored(*pair) for pair in zip(batch.ids[:used], batch.logprobs[:used], strict=False)]
         finish = batch.finish
         if finish is not None:
-            text += self._transcript.finish()
-        if self._transcript.stopped:
+            segments += self.transcript.finish()
+        if self.transcript.done:
             self._ledger.stop(self._id)
             finish = FinishReason.STOP
-        return Piece(text, finish)
+        return Piece(segments, scored, finish)

@@ -1,4 +1,4 @@
-"""What all paths share: every error in the API's form, a request id, one log line and one count a request."""
+"""What all paths share: every error in its API's form, a request id, one log line and one count a request."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from .anthropic import errors as anthropic
 from .context import CONTEXT
 from .errors import BodyTooLarge, InternalError, MethodNotAllowed, RouteNotFound, ServiceError, ShuttingDown
 
+ANTHROPIC_PATHS = "/v1/messages"
 PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
 CLIENT_GONE = 499
 """Nobody is left to see this status (nginx's, for a client that closed its connection); it is for log and metrics."""
@@ -20,7 +22,7 @@ MODEL = web.RequestKey("model", str)
 """The model that a request is for, once that is known."""
 BROKEN_BY = web.RequestKey("broken_by", ServiceError)
 """What ended a stream after its status had been sent."""
-_REQUEST_ID = web.RequestKey("request_id", str)
+REQUEST_ID = web.RequestKey("request_id", str)
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +30,7 @@ log = structlog.get_logger(__name__)
 @web.middleware
 async def answer_for_everything(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The one middleware."""
-    request[_REQUEST_ID] = f"req_{uuid.uuid4().hex}"
+    request[REQUEST_ID] = f"req_{uuid.uuid4().hex}"
     began = time.monotonic()
     status = CLIENT_GONE
     try:
@@ -40,8 +42,8 @@ async def answer_for_everything(request: web.Request, handler: Handler) -> web.S
 
 
 async def name_the_request(request: web.Request, response: web.StreamResponse) -> None:
-    """Signal handler: headers that every response has, streams too."""
-    response.headers["x-request-id"] = request.get(_REQUEST_ID, "")
+    """Signal handler: headers that every response has, streams too; each API has its own name for the id."""
+    response.headers["x-request-id"] = response.headers["request-id"] = request.get(REQUEST_ID, "")
 
 
 def as_service_error(request: web.Request, error: Exception) -> ServiceError:
@@ -58,7 +60,7 @@ def as_service_error(request: web.Request, error: Exception) -> ServiceError:
             bound = request.app[CONTEXT].server.max_body_bytes
             return BodyTooLarge(f"the body is over the bound of {bound} bytes; send less")
         case _:
-            log.error("request_failed", request_id=request[_REQUEST_ID], exc_info=error)
+            log.error("request_failed", request_id=request[REQUEST_ID], exc_info=error)
             return InternalError()
 
 
@@ -68,11 +70,15 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ConnectionResetError:
         raise
     except Exception as error:
-        return _error_response(as_service_error(request, error))
+        return _error_response(request, as_service_error(request, error))
 
 
-def _error_response(error: ServiceError) -> web.Response:
-    response = web.json_response(error.body(), status=error.status)
+def _error_response(request: web.Request, error: ServiceError) -> web.Response:
+    if request.path.startswith(ANTHROPIC_PATHS):
+        body, status = anthropic.body(error, request[REQUEST_ID]), anthropic.status(error)
+    else:
+        body, status = error.body(), error.status
+    response = web.json_response(body, status=status)
     if error.retry_after_s is not None:
         response.headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, ShuttingDown):
@@ -92,6 +98,6 @@ def _record(request: web.Request, status: int, duration_s: float) -> None:
         path=request.path,
         status=status,
         ms=round(duration_s * 1000, 1),
-        request_id=request[_REQUEST_ID],
+        request_id=request[REQUEST_ID],
     )
     request.app[CONTEXT].metrics.requests.labels(request.get(MODEL, ""), endpoint, str(status)).inc()

@@ -12,35 +12,56 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from jinja2.exceptions import TemplateError
 
+from .conversation import Conversation
 from .errors import InvalidMessages, TextModelError
-from .schemas import Message
+from .markup import CallFormat, Markup
+from .sampling import Wishes, recommended_by
+from .template import for_template
+from .text import Prompt
+from .tools import LLAMA, PYTHON_TAG
 
 
 class ModelText:
     """Text of the model whose tokenizer this is."""
 
-    def __init__(self, tokenizer: Any, stop_ids: list[int]) -> None:
+    def __init__(self, tokenizer: Any, stop_ids: list[int], recommended: Wishes) -> None:
         self._tokenizer = tokenizer
         self.stop_ids = stop_ids
+        self.recommended = recommended
+        self.markup = _markup(tokenizer)
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
+    def render(self, conversation: Conversation) -> Prompt:
+        messages, options = for_template(conversation, self._short_call_ids)
         try:
-            ids = self._tokenizer.apply_chat_template(
-                [_for_template(message) for message in messages], add_generation_prompt=True
+            text: str = self._tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, **options
             )
         except TemplateError as error:
             raise InvalidMessages(f"the model's chat template refuses these messages: {error}", "messages") from error
-        return list(ids)
+        think = self.markup.think
+        return Prompt(self.encode(text), in_reasoning=think is not None and text.rstrip().endswith(think[0]))
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def text_of(self, token: int) -> str:
+        text: str = self._tokenizer.decode([token])
+        return text
 
     def detokenizer(self) -> ModelDetokenizer:
         return ModelDetokenizer(self._tokenizer.detokenizer)
+
+    @property
+    def _short_call_ids(self) -> bool:
+        """Templates of Mistral refuse any id of a call that has not nine characters."""
+        return self.markup.call is not None and self.markup.call.start == "[TOOL_CALLS]"
 
 
 class ModelDetokenizer:
@@ -65,6 +86,7 @@ def load_model_text(folder: Path) -> ModelText:
     try:
         tokenizer = _tokenizer_utils().load(folder)
         stop_ids = sorted({*tokenizer.eos_token_ids, *_configured_stop_ids(folder)})
+        recommended = recommended_by(folder)
     # Tokenizer files are other people's, and so is the code that reads them: anything may come out of it.
     except Exception as error:
         raise TextModelError(
@@ -72,7 +94,7 @@ def load_model_text(folder: Path) -> ModelText:
         ) from error
     if not tokenizer.has_chat_template:
         raise TextModelError(f"the model in {folder} has no chat template; take an instruct or chat variant of it")
-    return ModelText(tokenizer, stop_ids)
+    return ModelText(tokenizer, stop_ids, recommended)
 
 
 def _tokenizer_utils() -> ModuleType:
@@ -86,6 +108,17 @@ def _tokenizer_utils() -> ModuleType:
     return importlib.import_module("mlx_lm.tokenizer_utils")
 
 
+def _markup(tokenizer: Any) -> Markup:
+    """The tags that mlx-lm knows of this model, and Llama 3's, which it does not."""
+    call: CallFormat | None = None
+    if tokenizer.has_tool_calling:
+        call = CallFormat(tokenizer.tool_call_start, tokenizer.tool_call_end, tokenizer.tool_parser)
+    elif PYTHON_TAG in str(tokenizer.chat_template) or PYTHON_TAG in tokenizer.get_vocab():
+        call = LLAMA
+    think = (tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None
+    return Markup(think=think, call=call, noise=tuple(tokenizer.structural_markers))
+
+
 def _configured_stop_ids(folder: Path) -> Iterator[int]:
     """End-of-text ids of `config.json` and `generation_config.json`: each may name none, one or several."""
     for name in ("config.json", "generation_config.json"):
@@ -97,10 +130,3 @@ def _configured_stop_ids(folder: Path) -> Iterator[int]:
             yield ids
         elif isinstance(ids, list):
             yield from ids
-
-
-def _for_template(message: Message) -> dict[str, str]:
-    # Chat templates know the role by its older name.
-    role = "system" if message.role == "developer" else message.role
-    optional = {"name": message.name, "tool_call_id": message.tool_call_id}
-    return {"role": role, "content": message.text} | {key: value for key, value in optional.items() if value}

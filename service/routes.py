@@ -6,10 +6,12 @@ from aiohttp import web
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from .admission import unready
-from .chat import chat_completions
+from .anthropic.messages import count_tokens, messages
 from .context import CONTEXT, Context
+from .internal import put_shed
 from .middleware import answer_for_everything, name_the_request
-from .openai import model_card
+from .openai.chat import chat_completions
+from .openai.models import model, models
 
 
 def make_app(context: Context) -> web.Application:
@@ -20,25 +22,17 @@ def make_app(context: Context) -> web.Application:
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat_completions),
-            web.get("/v1/models", _models),
-            web.get("/v1/models/{model:.+}", _model),
+            web.post("/v1/messages", messages),
+            web.post("/v1/messages/count_tokens", count_tokens),
+            web.get("/v1/models", models),
+            web.get("/v1/models/{model:.+}", model),
             web.get("/health/live", _live),
             web.get("/health/ready", _ready),
+            web.put("/internal/shed", put_shed),
             web.get("/metrics", make_aiohttp_handler(context.metrics.registry)),
         ]
     )
     return app
-
-
-async def _models(request: web.Request) -> web.Response:
-    context = request.app[CONTEXT]
-    return web.json_response({"object": "list", "data": [model_card(context.model_name, context.created)]})
-
-
-async def _model(request: web.Request) -> web.Response:
-    context = request.app[CONTEXT]
-    context.require_model(request.match_info["model"])
-    return web.json_response(model_card(context.model_name, context.created))
 
 
 async def _live(request: web.Request) -> web.Response:

@@ -6,15 +6,20 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..engine.protocol import FinishReason
+from ..engine.protocol import FinishReason, TokenLogprob
+from .entry import Prefix
 from .errors import ServiceError
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What came for a request since its reader last looked; `finish` is set when nothing follows."""
+    """What came for a request since its reader last looked; `finish` is set when nothing follows.
+
+    `logprobs` has one entry an id, for requests that asked.
+    """
 
     ids: list[int]
+    logprobs: list[TokenLogprob]
     finish: FinishReason | None
 
 
@@ -25,21 +30,23 @@ class Feed:
         self._bound = bound
         self._on_overflow = on_overflow
         self._ids: list[int] = []
+        self._logprobs: list[TokenLogprob] = []
         self._finish: FinishReason | None = None
         self._error: ServiceError | None = None
         self._news = asyncio.Event()
-        self.cached_tokens = 0
+        self.prefix: Prefix | None = None
 
-    def started(self, cached_tokens: int) -> None:
-        self.cached_tokens = cached_tokens
+    def started(self, prefix: Prefix) -> None:
+        self.prefix = prefix
         self._news.set()
 
-    def tokens(self, ids: Sequence[int]) -> bool:
+    def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
         if len(self._ids) + len(ids) > self._bound:
             # The reader is stuck in a write that may never end, so it can only be told through its connection.
             self._on_overflow()
             return False
         self._ids.extend(ids)
+        self._logprobs.extend(logprobs)
         self._news.set()
         return True
 
@@ -65,8 +72,9 @@ class Feed:
                 return None
         self._news.clear()
         ids, self._ids = self._ids, []
+        logprobs, self._logprobs = self._logprobs, []
         if self._error is not None:
             if not ids:
                 raise self._error
             self._news.set()
-        return Batch(ids, self._finish)
+        return Batch(ids, logprobs, self._finish)

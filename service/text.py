@@ -1,4 +1,4 @@
-"""The text layer: messages to prompt ids, output ids to text, whatever the model.
+"""The text layer: conversations to prompt ids, output ids to text, whatever the model.
 
 Rendering and tokenizing run on one worker thread, loading too, so that the event loop answers meanwhile.
 """
@@ -6,13 +6,26 @@ Rendering and tokenizing run on one worker thread, loading too, so that the even
 from __future__ import annotations
 
 import asyncio
-import codecs
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from .schemas import Message
+from .cache_report import message_at
+from .conversation import Conversation
+from .markup import Markup
+from .sampling import Wishes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What goes into the engine. `in_reasoning`: the answer begins in the middle of the model's reasoning."""
+
+    ids: list[int]
+    in_reasoning: bool = False
 
 
 class Detokenizer(Protocol):
@@ -32,37 +45,25 @@ class TextModel(Protocol):
     def stop_ids(self) -> list[int]:
         """The ids at which the model's answer ends."""
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """The prompt's ids. May take long. Raises `InvalidMessages` when the chat template refuses the messages."""
+    @property
+    def markup(self) -> Markup:
+        """The tags that it writes."""
+
+    @property
+    def recommended(self) -> Wishes:
+        """The sampling that its makers recommend."""
+
+    def render(self, conversation: Conversation) -> Prompt:
+        """The prompt. May take long. Raises `InvalidMessages` when the chat template refuses the conversation."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text as it stands. May take long."""
+
+    def text_of(self, token: int) -> str:
+        """One id by itself, for those who look at single tokens."""
 
     def detokenizer(self) -> Detokenizer:
         """A fresh one, for one request."""
-
-
-class ByteText:
-    """The simulated engine's text: every id is a byte, id 0 ends an answer."""
-
-    stop_ids: list[int] = [0]  # noqa: RUF012 - a plain list is what goes into `Submit`, and nobody changes it
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        turns = [f"{message.role}: {message.text}\n" for message in messages]
-        return list(("".join(turns) + "assistant: ").encode())
-
-    def detokenizer(self) -> ByteDetokenizer:
-        return ByteDetokenizer()
-
-
-class ByteDetokenizer:
-    """UTF-8 as it arrives, byte by byte; bytes that are none become U+FFFD."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def add(self, token: int) -> str:
-        return self._decoder.decode(bytes([token]))
-
-    def finish(self) -> str:
-        return self._decoder.decode(b"", final=True)
 
 
 class TextWorker:
@@ -85,19 +86,34 @@ class TextWorker:
 
     async def load(self) -> None:
         """Raises `TextModelError`."""
-        self._model = await asyncio.get_running_loop().run_in_executor(self._thread, _load, self._model_path)
+        self._model = await self._off_the_loop(lambda: _load(self._model_path))
 
-    async def encode(self, messages: Sequence[Message]) -> list[int]:
+    async def render(self, conversation: Conversation) -> Prompt:
+        """`TextModel.render` off the event loop."""
+        return await self._off_the_loop(lambda: self.model.render(conversation))
+
+    async def encode(self, text: str) -> list[int]:
         """`TextModel.encode` off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self.model.encode, messages)
+        return await self._off_the_loop(lambda: self.model.encode(text))
+
+    async def message_at(self, token: int, ids: Sequence[int], conversation: Conversation) -> int | None:
+        """`cache_report.message_at` off the event loop."""
+        return await self._off_the_loop(
+            lambda: message_at(token, ids, conversation, lambda part: self.model.render(part).ids)
+        )
 
     def close(self) -> None:
         """Drop what waits; what runs is not waited for."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    async def _off_the_loop(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
 
 def _load(model_path: Path | None) -> TextModel:
     if model_path is None:
+        from .byte_text import ByteText
+
         return ByteText()
     # Takes seconds to import: here, on the worker thread, it keeps nobody waiting.
     from .model_text import load_model_text

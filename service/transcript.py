@@ -1,39 +1,69 @@
-"""The text of one request as its client sees it: detokenized, and cut at the first stop string."""
+"""The answer of one request as its client sees it: detokenized, read into segments, cut at the first stop string."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from .conversation import ToolCall
+from .segments import Segment, SegmentReader, Text, merged
 from .stop import StopMatcher
 from .text import Detokenizer
 
 
 class Transcript:
-    """Takes output ids, gives text. `tokens` counts the ids it used; once `stopped`, it takes no more."""
+    """Takes output ids, gives segments. Stop strings count in what is said, not in reasoning or tool calls.
 
-    def __init__(self, detokenizer: Detokenizer, stops: Sequence[str]) -> None:
+    `tokens` counts the ids it used, `reasoning_tokens` those of them that were thought; `stopped_by` is the stop
+    string that was met. Once it is `done`, by a stop string or the one call that was wanted, it takes no more.
+    """
+
+    def __init__(
+        self, detokenizer: Detokenizer, reader: SegmentReader, stops: Sequence[str] = (), *, one_call: bool = False
+    ) -> None:
         self._detokenizer = detokenizer
+        self._reader = reader
         self._matcher = StopMatcher(stops)
+        self._one_call = one_call
         self.tokens = 0
-        self.stopped = False
+        self.reasoning_tokens = 0
+        self.stopped_by: str | None = None
+        self.called = False
 
-    def add(self, ids: Sequence[int]) -> str:
-        """The text that these ids let out."""
-        pieces: list[str] = []
+    @property
+    def done(self) -> bool:
+        return self.stopped_by is not None or (self._one_call and self.called)
+
+    def add(self, ids: Sequence[int]) -> list[Segment]:
+        """The segments that these ids let out."""
+        segments: list[Segment] = []
         for token in ids:
             self.tokens += 1
-            pieces.append(self._match(self._detokenizer.add(token)))
-            if self.stopped:
+            self.reasoning_tokens += self._reader.in_reasoning
+            segments += self._cut(self._reader.feed(self._detokenizer.add(token)))
+            if self.done:
                 break
-        return "".join(pieces)
+        return merged(segments)
 
-    def finish(self) -> str:
+    def finish(self) -> list[Segment]:
         """The rest, once no more ids follow."""
-        if self.stopped:
-            return ""
-        text = self._match(self._detokenizer.finish())
-        return text if self.stopped else text + self._matcher.flush()
+        if self.done:
+            return []
+        segments = self._cut([*self._reader.feed(self._detokenizer.finish()), *self._reader.finish()])
+        return merged(segments if self.done else [*segments, *self._held()])
 
-    def _match(self, piece: str) -> str:
-        text, self.stopped = self._matcher.feed(piece)
-        return text
+    def _cut(self, segments: Iterable[Segment]) -> list[Segment]:
+        kept: list[Segment] = []
+        for segment in segments:
+            if isinstance(segment, Text):
+                text, self.stopped_by = self._matcher.feed(segment.text)
+                kept += [Text(text)] if text else []
+            else:
+                kept += [*self._held(), segment]
+                self.called = self.called or isinstance(segment, ToolCall)
+            if self.done:
+                break
+        return kept
+
+    def _held(self) -> list[Segment]:
+        text = self._matcher.flush()
+        return [Text(text)] if text else []

@@ -23,8 +23,8 @@ from typing import Any
 import aiohttp
 
 from stoker.engine.blas import preload_environment
+from stoker.service.conversation import Conversation, Turn
 from stoker.service.model_text import load_model_text
-from stoker.service.schemas import Message
 from tests.e2e.running import RunningTree
 
 TOPICS = ["the sea", "bread", "railways", "honey bees", "glass", "the moon", "tea", "maps"]
@@ -97,7 +97,7 @@ def measure(model: Path, streams: int, repeats: int, max_tokens: int) -> dict[st
     """Pairs of (bare, stack) rates in tokens a second, their ratios, and the tokens that each side made."""
     questions = questions_of_different_lengths(streams)
     text = load_model_text(model)
-    prompts = [text.encode([Message.model_validate({"role": "user", "content": question})]) for question in questions]
+    prompts = [text.render(Conversation((Turn("user", question),))).ids for question in questions]
     with tempfile.TemporaryDirectory() as folder:
         config = f'[engine]\nmodel = "{model}"\n[server]\nport = 0\n[watchdog]\nport = 0\n'
         tree = RunningTree(Path(folder), config)

@@ -90,8 +90,8 @@ async def test_errors_become_the_exceptions_of_the_official_library(client: Asyn
     with pytest.raises(openai.UnprocessableEntityError, match="temperature"):
         await create(model="tiny", messages=MESSAGES, temperature=3)
     with pytest.raises(openai.BadRequestError) as unsupported:
-        await create(model="tiny", messages=MESSAGES, n=2)
-    assert (unsupported.value.code, unsupported.value.param) == ("unsupported_parameter", "n")
+        await create(model="tiny", messages=MESSAGES, store=True)
+    assert (unsupported.value.code, unsupported.value.param) == ("unsupported_parameter", "store")
     with pytest.raises(openai.BadRequestError, match=r"32768 tokens .* 40018 tokens") as too_long:
         await create(model="tiny", messages=[{"role": "user", "content": "x" * 40_000}])
     assert too_long.value.code == "context_length_exceeded"

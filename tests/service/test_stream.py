@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from stoker.engine.protocol import FinishReason
+from stoker.service.entry import Prefix
 from stoker.service.errors import EngineUnavailable
 from stoker.service.stream import Batch, Feed
 
@@ -19,20 +20,20 @@ def never() -> None:
 
 async def test_a_reader_gets_at_once_all_that_came_since_it_looked() -> None:
     feed = Feed(10, never)
-    feed.tokens([1])
-    feed.tokens([2, 3])
-    assert await feed.next(LONG_S) == Batch([1, 2, 3], None)
-    feed.tokens([4])
+    feed.tokens([1], [])
+    feed.tokens([2, 3], [])
+    assert await feed.next(LONG_S) == Batch([1, 2, 3], [], None)
+    feed.tokens([4], [])
     feed.finished(FinishReason.STOP)
-    assert await feed.next(LONG_S) == Batch([4], FinishReason.STOP)
+    assert await feed.next(LONG_S) == Batch([4], [], FinishReason.STOP)
 
 
 async def test_a_reader_that_waits_is_woken() -> None:
     feed = Feed(10, never)
     reading = asyncio.create_task(feed.next(LONG_S))
     await asyncio.sleep(0)
-    feed.tokens([1])
-    assert await reading == Batch([1], None)
+    feed.tokens([1], [])
+    assert await reading == Batch([1], [], None)
 
 
 async def test_silence_is_told_after_patience_has_run_out() -> None:
@@ -41,16 +42,16 @@ async def test_silence_is_told_after_patience_has_run_out() -> None:
 
 async def test_the_engine_having_begun_is_news_without_tokens() -> None:
     feed = Feed(10, never)
-    feed.started(cached_tokens=3)
-    assert await feed.next(LONG_S) == Batch([], None)
-    assert feed.cached_tokens == 3
+    feed.started(Prefix(cached=3))
+    assert await feed.next(LONG_S) == Batch([], [], None)
+    assert feed.prefix == Prefix(cached=3)
 
 
 async def test_an_error_comes_after_the_tokens_before_it() -> None:
     feed = Feed(10, never)
-    feed.tokens([1])
+    feed.tokens([1], [])
     feed.failed(EngineUnavailable("gone"))
-    assert await feed.next(LONG_S) == Batch([1], None)
+    assert await feed.next(LONG_S) == Batch([1], [], None)
     with pytest.raises(EngineUnavailable):
         await feed.next(LONG_S)
 
@@ -58,8 +59,8 @@ async def test_an_error_comes_after_the_tokens_before_it() -> None:
 async def test_more_than_the_bound_is_refused_and_the_reader_cut_off() -> None:
     cuts: list[str] = []
     feed = Feed(2, lambda: cuts.append("cut"))
-    assert feed.tokens([1, 2])
-    assert not feed.tokens([3])
+    assert feed.tokens([1, 2], [])
+    assert not feed.tokens([3], [])
     assert cuts == ["cut"]
-    assert await feed.next(LONG_S) == Batch([1, 2], None)
-    assert feed.tokens([3, 4]), "a reader that has caught up has room again"
+    assert await feed.next(LONG_S) == Batch([1, 2], [], None)
+    assert feed.tokens([3, 4], []), "a reader that has caught up has room again"

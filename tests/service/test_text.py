@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 # The real package: the stand-in that the service imports in its own process must not get in other tests' way.
@@ -12,22 +13,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.service.byte_text import ByteText
+from stoker.service.conversation import Conversation, Turn
 from stoker.service.errors import InvalidMessages, TextModelError
+from stoker.service.markup import Markup
 from stoker.service.model_text import load_model_text
-from stoker.service.schemas import Message, TextPart
-from stoker.service.text import ByteText, TextModel, TextWorker
+from stoker.service.segments import Segment, SegmentReader, Text
+from stoker.service.text import TextModel, TextWorker
 from stoker.service.transcript import Transcript
 from tests.service.templates import with_template
 from tests.tiny_models import TURN_END, make_tiny_llama
 
 
-def message(role: str, text: str) -> Message:
-    return Message.model_validate({"role": role, "content": text})
+def conversation(*turns: Turn) -> Conversation:
+    return Conversation(turns)
+
+
+def transcript_of(model: TextModel, stops: Sequence[str] = ()) -> Transcript:
+    return Transcript(model.detokenizer(), SegmentReader(Markup()), stops)
+
+
+def said(segments: Sequence[Segment]) -> str:
+    return "".join(segment.text for segment in segments if isinstance(segment, Text))
 
 
 def written(model: TextModel, ids: list[int]) -> str:
-    transcript = Transcript(model.detokenizer(), ())
-    return "".join(transcript.add([token]) for token in ids) + transcript.finish()
+    transcript = transcript_of(model)
+    return "".join(said(transcript.add([token])) for token in ids) + said(transcript.finish())
 
 
 @given(st.text())
@@ -44,7 +56,7 @@ def test_half_a_character_is_held_back_until_it_is_whole() -> None:
 
 def test_a_real_tokenizer_renders_the_chat_template_and_gives_text_back(tiny_model: Path) -> None:
     model = load_model_text(tiny_model)
-    ids = model.encode([message("developer", "Be brief."), message("user", "Grüße")])
+    ids = model.render(conversation(Turn("system", "Be brief."), Turn("user", "Grüße"))).ids
     assert written(model, ids) == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nGrüße<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -61,7 +73,7 @@ def test_a_template_that_refuses_names_the_messages(tiny_model: Path, tmp_path: 
     template = "{{ raise_exception('roles must alternate') }}"
     model = load_model_text(with_template(tiny_model, tmp_path / "strict", template))
     with pytest.raises(InvalidMessages, match="roles must alternate") as caught:
-        model.encode([message("user", "x")])
+        model.render(conversation(Turn("user", "x")))
     assert caught.value.param == "messages"
 
 
@@ -70,41 +82,36 @@ def test_a_model_without_a_chat_template_is_not_one_to_chat_with(tiny_model: Pat
         load_model_text(with_template(tiny_model, tmp_path / "base", None))
 
 
-def test_the_parts_of_a_message_are_one_text() -> None:
-    parts = [TextPart(type="text", text="a"), TextPart(type="text", text="b")]
-    assert ByteText().encode([Message(role="user", content=parts)]) == list(b"user: ab\nassistant: ")
-
-
 async def test_a_worker_is_ready_when_its_tokenizer_is_loaded() -> None:
     worker = TextWorker(None)
     assert not worker.ready
     await worker.load()
     assert worker.ready
-    assert await worker.encode([message("user", "x")])
+    assert await worker.render(conversation(Turn("user", "x")))
     worker.close()
 
 
 async def test_a_long_prompt_does_not_hold_up_the_event_loop(tiny_model: Path) -> None:
     worker = TextWorker(tiny_model)
     await worker.load()
-    encoding = asyncio.create_task(worker.encode([message("user", "word " * 200_000)]))
+    encoding = asyncio.create_task(worker.render(conversation(Turn("user", "word " * 200_000))))
     turns = 0
     while not encoding.done():
         turns += 1
         await asyncio.sleep(0)
     worker.close()
-    assert len(await encoding) > 1_000_000
+    assert len((await encoding).ids) > 1_000_000
     assert turns > 10
 
 
 def test_a_transcript_counts_the_tokens_it_used_and_stops_at_a_stop_string() -> None:
-    transcript = Transcript(ByteText().detokenizer(), ["END"])
-    assert transcript.add(b"so E") == "so "
-    assert transcript.add(b"NDless") == ""
-    assert (transcript.stopped, transcript.tokens, transcript.finish()) == (True, 6, "")
+    transcript = transcript_of(ByteText(), ["END"])
+    assert transcript.add(b"so E") == [Text("so ")]
+    assert transcript.add(b"NDless") == []
+    assert (transcript.stopped_by, transcript.tokens, transcript.finish()) == ("END", 6, [])
 
 
 def test_a_transcript_lets_go_of_what_was_no_stop_string_after_all() -> None:
-    transcript = Transcript(ByteText().detokenizer(), ["END"])
-    assert transcript.add(b"the EN") == "the "
-    assert transcript.finish() == "EN"
+    transcript = transcript_of(ByteText(), ["END"])
+    assert transcript.add(b"the EN") == [Text("the ")]
+    assert transcript.finish() == [Text("EN")]

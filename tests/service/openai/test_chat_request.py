@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
+from stoker.service.conversation import Conversation, Tool, ToolCall, Turn
 from stoker.service.errors import InvalidRequest, InvalidValue, MalformedJson, UnknownParameter, UnsupportedParameter
-from stoker.service.schemas import ChatCompletionRequest, parse_chat_completion
+from stoker.service.openai.chat_request import ChatCompletionRequest
+from stoker.service.schemas import parse as parse_body
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
 def parse(**more: Any) -> ChatCompletionRequest:
-    return parse_chat_completion(json.dumps({"model": "m", "messages": MESSAGES} | more).encode())
+    return parse_body(ChatCompletionRequest, json.dumps({"model": "m", "messages": MESSAGES} | more).encode())
 
 
 def refused(**more: Any) -> InvalidRequest:
@@ -26,12 +29,12 @@ def refused(**more: Any) -> InvalidRequest:
 def test_content_may_be_a_string_or_text_parts() -> None:
     parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
     request = parse(messages=[*MESSAGES, {"role": "user", "content": parts}])
-    assert [message.text for message in request.messages] == ["Hello", "Hello"]
+    assert [turn.text for turn in request.conversation.turns] == ["Hello", "Hello"]
 
 
 def test_an_assistant_may_have_said_nothing() -> None:
     request = parse(messages=[*MESSAGES, {"role": "assistant", "content": None, "tool_calls": None, "refusal": None}])
-    assert request.messages[1].text == ""
+    assert request.messages[1].turn.text == ""
     assert refused(messages=[{"role": "user", "content": None}]).param == "messages.0"
 
 
@@ -76,12 +79,11 @@ def test_a_wrong_value_is_named_by_its_path(field: str, value: Any, param: str) 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("response_format", {"type": "json_object"}),
-        ("n", 2),
-        ("logprobs", True),
-        ("frequency_penalty", 0.5),
-        ("logit_bias", {"1": 100}),
+        ("audio", {"voice": "x"}),
+        ("functions", [{"name": "f"}]),
+        ("modalities", ["audio"]),
+        ("web_search_options", {}),
+        ("verbosity", "low"),
         ("store", True),
     ],
 )
@@ -94,7 +96,7 @@ def test_what_is_not_served_is_refused_by_name(field: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("tools", []),
+        ("functions", []),
         ("response_format", {"type": "text"}),
         ("n", 1),
         ("logprobs", False),
@@ -126,9 +128,53 @@ def test_an_unknown_field_is_refused_wherever_it_is() -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b'{"model": NaN', b"\xff"])
 def test_a_body_that_is_not_json_is_told_apart(body: bytes) -> None:
     with pytest.raises(MalformedJson):
-        parse_chat_completion(body)
+        parse_body(ChatCompletionRequest, body)
 
 
 def test_not_a_number_is_no_temperature() -> None:
     with pytest.raises(InvalidValue):
-        parse_chat_completion(b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "temperature": NaN}')
+        parse_body(
+            ChatCompletionRequest, b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "temperature": NaN}'
+        )
+
+
+def test_tools_and_what_was_called_before_become_a_conversation() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "x"}'}}
+    request = parse(
+        messages=[
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "Hm."},
+            {"role": "tool", "tool_call_id": "c1", "content": "seen"},
+        ],
+        tools=[{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}, "strict": True}}],
+        reasoning_effort="high",
+    )
+    assert request.conversation == Conversation(
+        turns=(
+            Turn("system", "Be brief."),
+            Turn("user", "Look."),
+            Turn("assistant", "", "Hm.", (ToolCall("c1", "look", '{"at": "x"}'),)),
+            Turn("tool", "seen", call_id="c1"),
+        ),
+        tools=(Tool("look", None, {"type": "object"}),),
+        thinking=True,
+        effort="high",
+    )
+
+
+def test_no_effort_is_no_reasoning() -> None:
+    conversation = parse(reasoning_effort="none").conversation
+    assert (conversation.thinking, conversation.effort) == (False, None)
+    assert parse(chat_template_kwargs={"enable_thinking": False}).conversation.thinking is False
+
+
+def test_a_bias_is_by_token_id() -> None:
+    assert parse(logit_bias={"7": -100}).wishes.logit_bias == {7: -100}
+    with pytest.raises(InvalidValue, match="'seven' is no token id"):
+        _ = parse(logit_bias={"seven": 1}).wishes
+
+
+def test_every_parameter_of_the_official_library_is_known() -> None:
+    known = {*ChatCompletionRequest.model_fields, *ChatCompletionRequest.harmless, *ChatCompletionRequest.refused}
+    assert set(get_type_hints(CompletionCreateParamsStreaming)) <= known

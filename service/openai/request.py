@@ -1,0 +1,80 @@
+"""What requests to the OpenAI API have in common: sampling, stop strings, streams."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from ..errors import InvalidValue
+from ..sampling import Wishes
+from ..schemas import MAX_STOPS, Part, strings
+
+MAX_CHOICES = 16
+
+Stop = Annotated[
+    list[Annotated[str, Field(min_length=1)]] | None, Field(max_length=MAX_STOPS), BeforeValidator(strings)
+]
+Temperature = Annotated[float, Field(ge=0, le=2)] | None
+TopP = Annotated[float, Field(gt=0, le=1)] | None
+TokenCount = Annotated[int, Field(ge=1)] | None
+Penalty = Annotated[float, Field(ge=-2, le=2)] | None
+
+
+class StreamOptions(Part):
+    """Extras of a stream."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class SamplingRequest(Part):
+    """The parameters that chat and text completions share; the last three of sampling are extensions that many
+    servers have."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    max_tokens: TokenCount = None
+    stop: Stop = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    temperature: Temperature = None
+    top_p: TopP = None
+    frequency_penalty: Penalty = None
+    presence_penalty: Penalty = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
+
+    @property
+    def choices(self) -> int:
+        return self.n or 1
+
+    @property
+    def include_usage(self) -> bool:
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def wishes(self) -> Wishes:
+        return Wishes(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            repetition_penalty=self.repetition_penalty,
+            logit_bias=bias_by_id(self.logit_bias),
+        )
+
+
+def bias_by_id(bias: dict[str, float] | None) -> dict[int, float] | None:
+    """JSON's keys are strings. Raises `InvalidValue` when one is no token id."""
+    if bias is None:
+        return None
+    wrong = next((key for key in bias if not key.isdecimal()), None)
+    if wrong is not None:
+        raise InvalidValue(f"`logit_bias`: {wrong!r} is no token id", param="logit_bias")
+    return {int(key): value for key, value in bias.items()}
