@@ -287,7 +287,6 @@ class Ledger:
         entry.state = State.RUNNING
         entry.waits_since = None
         if self._quarantine.reached(entry.order.id, place):
-            log.info("suspect_acquitted", request=entry.order.id, place=place)
             self._dispatch()
 
     def _prefilled(self, entry: Entry, event: Prefill) -> None:

@@ -74,14 +74,13 @@ class Quarantine:
         case.reached = _NOWHERE
 
     def reached(self, request_id: str, place: int) -> bool:
-        """It got to `place` in its sequence; returns whether that acquits a suspect."""
+        """It got to `place` in its sequence; returns whether that clears it, so that others may have their turn."""
         case = self._cases[request_id]
         case.reached = max(case.reached, place)
         if case.strikes == 0 or place <= case.furthest:
             return False
-        acquitted = case.suspect
         case.strikes = 0
-        return acquitted
+        return True
 
     def taken_back(self, request_id: str) -> None:
         """It is not in the engine any more, and no crash is the reason."""
