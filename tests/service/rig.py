@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import re
 import socket
@@ -18,6 +19,7 @@ from stoker.config import Engine, EngineEndpoint, EngineProcess, Server, Service
 
 DEADLINE_S = 20.0
 POLL_S = 0.01
+ADMIN_TOKEN = "a token of the tree"
 
 
 class Rig:
@@ -71,7 +73,12 @@ class Rig:
             socket=self._socket,
             context_tokens=None,
         )
-        settings = ServiceProcess(server=self._server, listen_fd=self._listening.fileno(), engine=endpoint)
+        settings = ServiceProcess(
+            server=self._server,
+            listen_fd=self._listening.fileno(),
+            engine=endpoint,
+            admin_token_sha256=hashlib.sha256(ADMIN_TOKEN.encode()).hexdigest(),
+        )
         path = self._folder / "service.json"
         path.write_text(settings.model_dump_json())
         with contextlib.ExitStack() as files:
@@ -90,6 +97,28 @@ class Rig:
 
     async def start_engine(self) -> None:
         """The next incarnation; the service is ready when this returns."""
+        await self._spawn_engine()
+        await self.until_status("/health/ready", 200)
+
+    @contextlib.asynccontextmanager
+    async def engines_that_follow_each_other(self) -> AsyncIterator[None]:
+        """While this is open, each engine that ends has a successor at once."""
+
+        async def keep_one() -> None:
+            while True:
+                if self.engine is None:
+                    await self._spawn_engine()
+                else:
+                    await self.engine.wait()
+                    self.engine = None
+
+        keeping = asyncio.create_task(keep_one())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+
+    async def _spawn_engine(self) -> None:
         self._epoch += 1
         settings = EngineProcess(
             name="default",
@@ -104,7 +133,6 @@ class Rig:
         self.engine = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "stoker.engine", str(path)), stdin=asyncio.subprocess.PIPE
         )
-        await self.until_status("/health/ready", 200)
 
     async def kill_engine(self) -> None:
         """SIGKILL; the service knows it when this returns."""
