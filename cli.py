@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 engine_app = typer.Typer(help="Act on an engine of the running tree.", no_args_is_help=True)
 config_app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
-models_app = typer.Typer(help="Fetch and list models.", no_args_is_help=True)
+models_app = typer.Typer(help="Fetch, convert, list and remove models.", no_args_is_help=True)
 app.add_typer(engine_app, name="engine")
 app.add_typer(config_app, name="config")
 app.add_typer(models_app, name="models")
@@ -264,11 +264,77 @@ def models_list(as_json: AsJson = False) -> None:
     if as_json:
         _print_json([_model_row(model) for model in found])
         return
-    table = Table("model", "architecture", "context", "size", "quantization", box=None, pad_edge=False)
+    table = Table("model", "architecture", "context", "size", "quantization", "path", box=None, pad_edge=False)
     for model in found:
-        size = f"{model.bytes / 1e9:.2f} GB"
-        table.add_row(model.name, model.architecture, str(model.context_tokens or ""), size, model.quantization or "")
+        size, context = f"{model.bytes / 1e9:.2f} GB", str(model.context_tokens or "")
+        table.add_row(model.name, model.architecture, context, size, model.quantization or "", str(model.path))
+    table.columns[-1].overflow = "fold"
     Console().print(table if found else "no models yet; fetch one with `stoker models pull demo`")
+
+
+@models_app.command("convert")
+def models_convert(
+    source: Annotated[
+        str, typer.Argument(help="`demo`, a model folder, a name of `stoker models list` or a hub name.")
+    ],
+    *,
+    bits: Annotated[Literal["4", "8", "mixed"] | None, typer.Option(help="Quantize; `mixed` is 4 and 6 bits.")] = None,
+    group_size: Annotated[Literal["32", "64", "128"], typer.Option(help="Weights that share a scale.")] = "64",
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None, typer.Option(help="Of everything that is not quantized.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the new model; default: the old one's and the bits.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a model of another precision out of one; the source stays as it is."""
+    from rich.console import Console
+
+    from .engine import models
+    from .engine.conversion import Precision
+    from .engine.progress import progress_on
+
+    precision = Precision(bits=bits, group_size=group_size, dtype=dtype)
+    progress = progress_on(Console(stderr=True))
+    made = models.convert(source, Paths.from_environment().models, precision, name, progress)
+    if as_json:
+        _print_json(_model_row(made))
+    else:
+        typer.echo(f"{source} as {precision} is at {made.path}; serve it with `stoker serve --model {made.name}`")
+
+
+@models_app.command("remove")
+def models_remove(
+    name: Annotated[str, typer.Argument(help="As `stoker models list` shows it.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove a fetched or converted model from the disk."""
+    from .engine import models
+
+    paths = Paths.from_environment()
+    folder = models.located(name, paths.models)
+    if folder.resolve() in _served_folders(paths):
+        typer.echo(f"stoker: {name} is being served; stop `stoker serve` first, or serve another model", err=True)
+        raise typer.Exit(1)
+    if not yes:
+        typer.confirm(f"Remove {folder}?", abort=True)
+    models.remove(name, paths.models)
+    typer.echo(f"removed {name}")
+
+
+def _served_folders(paths: Paths) -> set[Path]:
+    """The model folders of the running tree; none when no tree runs."""
+    from .watchdog.client import WatchdogClient
+    from .watchdog.errors import NotRunning
+
+    try:
+        engines = WatchdogClient(paths).status().engines
+    except NotRunning:
+        return set()
+    files = [paths.child_settings(f"engine-{engine.name}") for engine in engines]
+    served = [json.loads(file.read_bytes())["model_path"] for file in files]
+    return {Path(path).resolve() for path in served if path is not None}
 
 
 def _model_row(model: ModelInfo) -> dict[str, Any]:

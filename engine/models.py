@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
-import struct
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import conversion
 from .architectures import has_code_for
+from .conversion import Precision
 from .errors import ModelError
+from .model_files import fetch_again, read_json, tensors, weight_files
 from .progress import Progress
 from .pull import pull_demo, pull_from_hub
 
@@ -26,10 +28,8 @@ DEMO = "demo"
 DEMO_NAME = "smollm2-135m-instruct"
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "vocab.json")
-_HEADER_LENGTH = struct.Struct("<Q")
-# The format's own bound; a file of another kind would name some enormous number there.
-_MAX_HEADER_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,61 @@ class ModelInfo:
 def ensure(model: str, folder: Path, progress: Progress) -> Path:
     """The checked folder of `model`, fetched into `folder` if it is not there yet.
 
-    `model` is `demo`, the path of a model folder, or a hub name. Raises `ModelError`.
+    `model` is `demo`, the path of a model folder, the name of one in `folder`, or a hub name. Raises `ModelError`.
     """
     local = _local_folder(model)
     if local is not None:
         return check(local).path
+    target = _installed_folder(model, folder)
+    if target is not None:
+        return check(target).path
     if model != DEMO and not _HUB_NAME.fullmatch(model):
-        raise ModelError(f"{model!r} is neither `demo`, nor a folder here, nor a hub name such as `org/name`")
-    target = folder / model.replace("/", "--")
-    if not target.exists():
-        try:
-            _fetch(model, target, progress)
-        except OSError as error:
-            raise ModelError(
-                f"cannot put {model} into {folder}: {error}; mend that, or set STOKER_HOME to another folder"
-            ) from error
+        raise ModelError(
+            f"{model!r} is neither `demo`, nor a folder here, nor a model in {folder}, "
+            "nor a hub name such as `org/name`"
+        )
+    target = _folder_of(model, folder)
+    _install(target, progress, lambda staging: _pull(model, staging, progress))
     return check(target).path
+
+
+def convert(source: str, folder: Path, precision: Precision, name: str | None, progress: Progress) -> ModelInfo:
+    """Make the model `name` in `folder`: `source` at another precision. Raises `ModelError`.
+
+    `source` is what `ensure` takes; without a `name`, the new model has the old one's and the precision.
+    """
+    original = ensure(source, folder, progress)
+    name = name or f"{original.name}-{precision}"
+    if not _NAME.fullmatch(name) or name == DEMO:
+        raise ModelError(f"a model cannot be called {name!r}; give another `--name`, such as `my-model-4bit`")
+    target = _folder_of(name, folder)
+    if target.exists():
+        raise ModelError(
+            f"there is a model {name} already; give another `--name`, or remove it with `stoker models remove {name}`"
+        )
+    _install(target, progress, lambda staging: conversion.convert(original, staging, precision, progress))
+    return check(target)
+
+
+def remove(name: str, folder: Path) -> None:
+    """Remove the model `name`, usable or not, from `folder`. Raises `ModelError`."""
+    target = located(name, folder)
+    # Renamed first, so that a removal that is cut short leaves no model that looks whole.
+    gone = folder / f".removed-{target.name}"
+    try:
+        shutil.rmtree(gone, ignore_errors=True)
+        target.rename(gone)
+        shutil.rmtree(gone)
+    except OSError as error:
+        raise ModelError(f"cannot remove {target}: {error}; mend that and run the same command again") from error
+
+
+def located(name: str, folder: Path) -> Path:
+    """The folder of the model `name` in `folder`, usable or not. Raises `ModelError`."""
+    target = _installed_folder(name, folder)
+    if target is None:
+        raise ModelError(f"there is no model {name} in {folder}; `stoker models list` shows those there are")
+    return target
 
 
 def model_name(model: str) -> str:
@@ -86,13 +125,13 @@ def check(folder: Path) -> ModelInfo:
     """What is in a model folder. Raises `ModelError` for anything that would keep an engine from loading it."""
     if not folder.is_dir():
         raise ModelError(f"there is no model folder {folder}; give an existing one, `demo` or a hub name")
-    config = _read_json(folder, "config.json")
+    config = read_json(folder, "config.json")
     architecture = _supported_architecture(folder, config)
-    weights = _weight_files(folder)
+    weights = weight_files(folder)
     for file in weights:
-        _check_safetensors(file)
+        tensors(file)
     if not any(any(folder.glob(pattern)) for pattern in _TOKENIZERS):
-        raise ModelError(f"{folder} has no tokenizer (tokenizer.json); {_fetch_again(folder)}")
+        raise ModelError(f"{folder} has no tokenizer (tokenizer.json); {fetch_again(folder)}")
     return ModelInfo(
         name=folder.name.replace("--", "/", 1),
         path=folder,
@@ -112,22 +151,41 @@ def _local_folder(model: str) -> Path | None:
     return None
 
 
-def _fetch(model: str, target: Path, progress: Progress) -> None:
+def _folder_of(name: str, folder: Path) -> Path:
+    return folder / name.replace("/", "--")
+
+
+def _installed_folder(name: str, folder: Path) -> Path | None:
+    """Where the model `name` is in `folder`, or None when it is not there."""
+    target = _folder_of(name, folder)
+    return target if _NAME.fullmatch(name) and target.is_dir() else None
+
+
+def _pull(model: str, staging: Path, progress: Progress) -> None:
+    if model == DEMO:
+        pull_demo(staging, progress)
+    else:
+        pull_from_hub(model, staging, progress)
+
+
+def _install(target: Path, progress: Progress, fill: Callable[[Path], None]) -> None:
     """Fill a staging folder, check it, and only then let it appear as `target`."""
     downloads = target.parent / ".downloads"
-    downloads.mkdir(parents=True, exist_ok=True)
-    with _only_one(downloads / "lock", progress):
-        if target.exists():
-            return
-        staging = downloads / target.name
-        if model == DEMO:
-            pull_demo(staging, progress)
-        else:
-            pull_from_hub(model, staging, progress)
-        check(staging)
-        # The rename must not reach the disk before the files do: a power cut would leave a folder of empty ones.
-        os.sync()
-        staging.rename(target)
+    try:
+        downloads.mkdir(parents=True, exist_ok=True)
+        with _only_one(downloads / "lock", progress):
+            if target.exists():
+                return
+            staging = downloads / target.name
+            fill(staging)
+            check(staging)
+            # The rename must not reach the disk before the files do: a power cut would leave a folder of empty ones.
+            os.sync()
+            staging.rename(target)
+    except OSError as error:
+        raise ModelError(
+            f"cannot put {target.name} into {target.parent}: {error}; mend that, or set STOKER_HOME to another folder"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -137,63 +195,17 @@ def _only_one(lock: Path, progress: Progress) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.start("waiting for another stoker that is fetching a model", None)
+            progress.start("waiting for another stoker that is fetching or converting a model", None)
             fcntl.flock(file, fcntl.LOCK_EX)
             progress.done()
         yield
-
-
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads((folder / name).read_bytes())
-    except FileNotFoundError:
-        raise ModelError(f"{folder} has no {name}; give the folder that holds it and the weights") from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {folder / name}: {error}; {_fetch_again(folder)}") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{folder / name} does not hold a JSON object; {_fetch_again(folder)}")
-    return value
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """The files that mlx-lm would load; every shard that the index names must be among them."""
-    files = sorted(folder.glob("model*.safetensors"))
-    if not files:
-        raise ModelError(
-            f"{folder} has no weights that MLX reads (model*.safetensors); "
-            "use an MLX model, or convert this one with `mlx_lm.convert`"
-        )
-    if (folder / "model.safetensors.index.json").exists():
-        shards = _read_json(folder, "model.safetensors.index.json").get("weight_map")
-        named = set(shards.values()) if isinstance(shards, dict) else set()
-        missing = sorted(named - {file.name for file in files})
-        if missing:
-            raise ModelError(f"{folder} lacks the weights {', '.join(missing)}; {_fetch_again(folder)}")
-    return files
-
-
-def _check_safetensors(file: Path) -> None:
-    """A file's header says how long its data is (https://github.com/huggingface/safetensors#format)."""
-    try:
-        size = file.stat().st_size
-        with file.open("rb") as stream:
-            (length,) = _HEADER_LENGTH.unpack(stream.read(_HEADER_LENGTH.size))
-            if length > _MAX_HEADER_BYTES:
-                raise ValueError(f"a header of {length} bytes")
-            header = json.loads(stream.read(length))
-        data = max((entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"), default=0)
-    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"the weights {file} cannot be read ({error}); {_fetch_again(file.parent)}") from error
-    expected = _HEADER_LENGTH.size + length + data
-    if size < expected:
-        raise ModelError(f"the weights {file} are cut off at {size} of {expected} bytes; {_fetch_again(file.parent)}")
 
 
 def _supported_architecture(folder: Path, config: dict[str, Any]) -> str:
     """The model type, once it is sure that mlx-lm has code for it."""
     model_type = config.get("model_type")
     if not isinstance(model_type, str):
-        raise ModelError(f"{folder / 'config.json'} names no `model_type`; {_fetch_again(folder)}")
+        raise ModelError(f"{folder / 'config.json'} names no `model_type`; {fetch_again(folder)}")
     if "model_file" in config:
         raise ModelError(
             f"{folder} brings its own code ({config['model_file']}), which is not run; "
@@ -221,9 +233,7 @@ def _quantization(config: dict[str, Any]) -> str | None:
     settings = config.get("quantization") or config.get("quantization_config")
     if not isinstance(settings, dict):
         return None
-    bits = settings.get("bits")
-    return f"{bits}-bit" if bits else str(settings.get("quant_method", "quantized"))
-
-
-def _fetch_again(folder: Path) -> str:
-    return f"move {folder} away and fetch the model again"
+    # Beside the bits of all layers, a mixed one has a table for each layer.
+    tables = [settings, *(layer for layer in settings.values() if isinstance(layer, dict))]
+    bits = sorted({table["bits"] for table in tables if isinstance(table.get("bits"), int)})
+    return f"{'/'.join(map(str, bits))}-bit" if bits else str(settings.get("quant_method", "quantized"))

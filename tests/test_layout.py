@@ -21,7 +21,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 # What a role may import beside itself. Of the engine, only what never loads MLX is open to others.
 SHARED = {"stoker", "stoker.config", "stoker.process"}
 ENGINE_WORDS = {f"stoker.engine.{name}" for name in ("protocol", "wire", "client", "errors")}
-ENGINE_FOR_PARENTS = ENGINE_WORDS | {f"stoker.engine.{name}" for name in ("models", "blas", "progress")}
+ENGINE_FOR_PARENTS = ENGINE_WORDS | {f"stoker.engine.{name}" for name in ("models", "conversion", "blas", "progress")}
 OPEN_TO = {
     "config": set(),
     "process": {"stoker.config"},

@@ -144,8 +144,18 @@ def test_a_relative_folder_wins_over_a_hub_name(
 
 @pytest.mark.parametrize("model", ["nosuch", "a b/c", "org/name/more", ""])
 def test_what_can_be_no_model_is_refused(model: str, tmp_path: Path, progress: RecordedProgress) -> None:
-    with pytest.raises(ModelError, match=r"is neither `demo`, nor a folder here, nor a hub name"):
+    with pytest.raises(ModelError, match=r"is neither `demo`, nor a folder here, nor a model in .*, nor a hub name"):
         models.ensure(model, tmp_path, progress)
+
+
+def test_a_model_that_is_there_is_found_by_its_name(tmp_path: Path, progress: RecordedProgress) -> None:
+    made = make_tiny_llama(tmp_path / "my-model-4bit", layers=1)
+    assert models.ensure("my-model-4bit", tmp_path, progress) == made
+
+
+def test_layers_of_different_bits_are_told(folder: Path) -> None:
+    change_config(folder, quantization={"bits": 4, "group_size": 64, "lm_head": {"bits": 6}, "embed": False})
+    assert models.check(folder).quantization == "4/6-bit"
 
 
 def test_a_model_that_is_there_is_not_fetched(
@@ -203,7 +213,7 @@ def test_a_second_fetch_waits_for_the_first_and_takes_its_model(
         make_tiny_llama(tmp_path / "demo", layers=1)
     second.join(20)
     assert found == [tmp_path / "demo"]
-    assert progress.descriptions == ["waiting for another stoker that is fetching a model"]
+    assert progress.descriptions == ["waiting for another stoker that is fetching or converting a model"]
 
 
 def test_installed_models_are_listed_under_the_names_that_fetch_them(tmp_path: Path) -> None:
