@@ -15,8 +15,8 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 9. `simulated`  a deterministic loop with injectable faults that speaks the same protocol.
 
 Beside them, for the processes that start an engine: `models` (fetch, check, list, convert and remove models; `pull`
-and `demo_model` do the fetching, `conversion` and `quantize` the converting, `model_files` reads headers, `progress` tells
-a person, `architectures` knows what mlx-lm runs) and `blas` (OpenBLAS on Linux).
+and `demo_model` do the fetching, `conversion` and `quantize` the converting, `model_files` reads headers, `progress`
+tells a person, `architectures` knows what mlx-lm runs) and `blas` (OpenBLAS on Linux).
 
 Importing this package, `protocol`, `wire`, `client`, `models`, `model_files`, `pull`, `conversion`, `progress`,
 `speculative`, `grammar`, `blocks`, `misses`, `kv_disk` or `blas` never imports MLX.
