@@ -83,15 +83,15 @@ class Service:
 
     async def _drain(self) -> None:
         """Let what runs end; cut it at the deadline, and let it say so."""
-        self._context.stopping = True
+        self._context.door.stopping = True
         log.info("draining", deadline_s=self._settings.server.drain_deadline_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.server.drain_deadline_s):
-                await self._context.until_empty()
+                await self._context.door.until_empty()
         self._ledger.fail_all(ShuttingDown("the server shut down before this answer was complete; send it again"))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
-                await self._context.until_empty()
+                await self._context.door.until_empty()
         log.info("drained")
 
     def _listen_for_the_end(self) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Iterator
-from typing import NoReturn
 
 from aiohttp import web
 
 from ..config import ServiceProcess
-from .admission import Arrival, Conditions, Shed, ShedLevel, prompt_refusal, refusal
+from .admission import Conditions
 from .caller import caller_of
+from .door import Door
 from .entry import Order, Receiver
-from .errors import ModelNotFound, QueueFull, ServiceError
+from .errors import ModelNotFound
 from .fairness import Caller
 from .ledger import Ledger
 from .metrics import Metrics
@@ -26,7 +24,7 @@ DEFAULT_MODEL = "default"
 
 
 class Context:
-    """The service's parts, and who is inside."""
+    """The service's parts, joined."""
 
     def __init__(self, settings: ServiceProcess, ledger: Ledger, text: TextWorker, metrics: Metrics) -> None:
         self.server = settings.server
@@ -36,27 +34,16 @@ class Context:
         self.text = text
         self.metrics = metrics
         self.created = int(time.time())
-        self.stopping = False
-        self.shed = Shed(ShedLevel.NONE, "nothing is short")
+        self.door = Door(
+            settings.server,
+            ledger,
+            text_ready=lambda: text.ready,
+            on_refusal=lambda code: metrics.requests_shed.labels(code).inc(),
+        )
         self._configured_context_tokens = settings.engine.context_tokens
-        self._in_flight: Counter[str] = Counter()
-        self._empty = asyncio.Event()
-        self._empty.set()
 
     def conditions(self) -> Conditions:
-        snapshot = self.ledger.snapshot()
-        limits = snapshot.limits
-        return Conditions(
-            stopping=self.stopping,
-            text_ready=self.text.ready,
-            shed=self.shed,
-            engine_rows=None if limits is None else limits.max_running,
-            engine_down_s=snapshot.engine_down_s,
-            in_flight=self._in_flight.total(),
-            clients=len(self._in_flight),
-            waiting_tokens=snapshot.waiting_tokens,
-            retry_after_s=snapshot.retry_after_s,
-        )
+        return self.door.conditions()
 
     def require_model(self, name: str) -> None:
         """Raises `ModelNotFound`."""
@@ -68,43 +55,12 @@ class Context:
     def admitted(self, request: web.Request) -> Iterator[Caller]:
         """Be in flight. Raises the `ServiceError` that says why not."""
         caller = caller_of(request)
-        arrival = Arrival(caller.priority, self._in_flight[caller.key])
-        error = refusal(self.conditions(), arrival, self.server)
-        # Who gives way is still on its way out, so asking again would find the queue as full as before.
-        if error is not None and not self._made_room(error, caller):
-            self._refuse(error)
-        self._in_flight[caller.key] += 1
-        self._empty.clear()
-        try:
+        with self.door.admitted(caller):
             yield caller
-        finally:
-            self._in_flight[caller.key] -= 1
-            # Left in, every client that ever came would stay counted.
-            self._in_flight += Counter()
-            if not self._in_flight:
-                self._empty.set()
 
     def submit(self, order: Order, receiver: Receiver) -> None:
         """Hand an admitted request to the ledger. Raises the `ServiceError` that says why it is not taken after all."""
-        while (error := prompt_refusal(self.conditions(), len(order.prompt), self.server)) is not None:
-            if not self._made_room(error, order.caller):
-                self._refuse(error)
-        self.ledger.add(order, receiver)
-
-    def _made_room(self, error: ServiceError, caller: Caller) -> bool:
-        """A full queue has a place for a client with less than its share: that of one with more, which fails."""
-        if not isinstance(error, QueueFull) or not self.ledger.give_way_to(caller.key):
-            return False
-        self.metrics.requests_shed.labels(error.code).inc()
-        return True
-
-    def _refuse(self, error: ServiceError) -> NoReturn:
-        self.metrics.requests_shed.labels(error.code).inc()
-        raise error
-
-    async def until_empty(self) -> None:
-        """Returns once nothing is in flight."""
-        await self._empty.wait()
+        self.door.submit(order, receiver)
 
     @property
     def context_tokens(self) -> int:

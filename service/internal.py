@@ -36,9 +36,9 @@ async def put_shed(request: web.Request) -> web.Response:
         field = ".".join(str(part) for part in problem["loc"])
         raise InvalidValue(f"`{field or 'body'}`: {problem['msg']}", param=field or None) from None
     shed = Shed(body.level, body.reason)
-    if shed != context.shed:
-        log.warning("shed_level", level=int(shed.level), was=int(context.shed.level), reason=shed.reason)
-    context.shed = shed
+    if shed != context.door.shed:
+        log.warning("shed_level", level=int(shed.level), was=int(context.door.shed.level), reason=shed.reason)
+    context.door.shed = shed
     return web.json_response({"level": int(shed.level), "reason": shed.reason})
 
 
