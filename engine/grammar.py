@@ -89,11 +89,16 @@ class Matcher:
 
     @property
     def failure(self) -> str | None:
-        """Why the output cannot be followed any further, such as a grammar with too many readings; else None.
+        """Why the output could not be followed any further, such as a grammar with too many readings; else None.
 
-        To be asked after every mask: those of a failed matcher mean nothing.
+        A failed matcher takes every token and allows only the end of text, so that the request ends and no other one is
+        hurt; its output is not complete.
         """
-        return f"the output cannot be followed further: {_reason(self._matcher)}" if self._matcher.is_error() else None
+        return f"the output cannot be followed further: {_reason(self._matcher)}" if self._failed else None
+
+    @property
+    def _failed(self) -> bool:
+        return self._matcher.is_error()
 
     def mask(self) -> Mask:
         """[words]: what may come next."""
@@ -108,8 +113,6 @@ class Matcher:
         masks = np.zeros((1 + len(draft), self._words), dtype=np.uint32)
         for mask, token in zip(masks, draft, strict=False):
             self._fill(mask)
-            if self._matcher.is_error():
-                break
             self.advance(token)
         self._fill(masks[-1])
         self.rollback(len(draft))
@@ -117,20 +120,20 @@ class Matcher:
 
     def advance(self, token: int) -> None:
         """Take one more token of output. Raises `GrammarError` when it is not allowed, and is as before then."""
-        if self.allowed([token]) == 0:
+        if not self._failed and self.allowed([token]) == 0:
             raise GrammarError(f"the token {token} is not allowed by the grammar here")
         if token in self._end_ids:
             self._ended = True
-            return
-        self._matcher.consume_token(token)
+        elif not self._failed:
+            self._matcher.consume_token(token)
 
     def rollback(self, count: int) -> None:
-        """Take back the last `count` tokens. A failed matcher stays where it is."""
+        """Take back the last `count` tokens; a failed matcher stays failed."""
         if count and self._ended:
             self._ended = False
             count -= 1
         went_back = self._matcher.rollback(count)
-        assert went_back or self._matcher.is_error(), self._matcher.get_error()
+        assert went_back or self._failed, self._matcher.get_error()
 
     def allowed(self, draft: Sequence[int]) -> int:
         """How many tokens of a draft, from its start, the grammar allows."""
@@ -147,11 +150,12 @@ class Matcher:
         return [] if self._ended else self._matcher.compute_ff_tokens()
 
     def _fill(self, mask: Mask) -> None:
-        if self._ended:
+        if not self._ended:
+            self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        if self._ended or self._failed:
+            mask[:] = 0
             for token in self._end_ids:
                 mask[token // 32] |= np.uint32(1 << token % 32)
-        else:
-            self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
 
 
 class MaskWorker:

@@ -272,19 +272,24 @@ def test_a_step_gets_its_masks_in_the_order_of_its_rows(compiler: GrammarCompile
     assert [ids_of(mask) for mask in masks[[0, 1, 5]]] == [[ord("a")], [ord("b")], [ord("x")]]
 
 
-def test_an_output_that_becomes_too_complex_to_follow_fails_for_itself(
-    compiler: GrammarCompiler, worker: MaskWorker
+@pytest.mark.parametrize("draft", [b"", b"xxxx"])
+def test_an_output_that_becomes_too_complex_to_follow_ends_and_hurts_no_other(
+    compiler: GrammarCompiler, worker: MaskWorker, draft: bytes
 ) -> None:
     hard = compiler.matcher(Grammar(GrammarKind.LARK, "start: " + '"x"* ' * 20))
     easy = compiler.matcher(regex("a"))
+    steps = 0
     while hard.failure is None:
-        draft = list(b"xxxx")
-        easy_mask = worker.submit([(hard, draft), (easy, [])]).result()[-1]
-        for token in draft[: hard.allowed(draft)]:
-            hard.advance(token)
+        *masks, easy_mask = worker.submit([(hard, list(draft)), (easy, [])]).result()
+        assert ids_of(easy_mask) == [ord("a")]
+        # What a model does that would always say x.
+        for mask in masks:
+            hard.advance(ord("x") if ord("x") in ids_of(mask) else TURN_END)
+        steps += 1
+    assert steps > 1
     assert "Current row has 20" in hard.failure
     assert hard.stopped
-    assert ids_of(easy_mask) == [ord("a")]
+    assert ids_of(hard.mask()) == [END_OF_TEXT, TURN_END]
 
 
 @pytest.mark.model
