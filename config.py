@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import ipaddress
 import json
 import os
 import tempfile
@@ -19,7 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 # A Unix socket's path is bounded: 108 bytes on Linux, 104 on macOS, the final NUL included.
 MAX_SOCKET_PATH_BYTES = 103
@@ -39,11 +41,20 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+class Canonical(Section):
+    """Lines of system prompts that change from request to request, and would make the prefix cache miss each time."""
+
+    drop_billing_header: bool = True
+    """Leave out lines that begin with `x-anthropic-billing-header:`; they say nothing to a model."""
+    move_dates: bool = False
+    """Move lines such as `Today's date: 2026-01-31` to the end of the system prompt, so that a new day costs less."""
+
+
 class Server(Section):
     """The HTTP API that clients talk to."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Keep it on loopback unless something in front of it checks who comes."""
+    """Address to listen on; anything but loopback needs `api_keys`."""
     port: Port = 8000
     """Port of the API; 0 lets the system choose."""
     max_body_bytes: Count = 32 * 1024 * 1024
@@ -69,6 +80,32 @@ class Server(Section):
     """While load is shed, a prompt longer than this is refused (from shed level 1)."""
     max_buffered_events: Count = 4096
     """Tokens that a stream holds for a slow reader; past it the request is cancelled."""
+    api_keys: Path | None = None
+    """File of the keys that clients must show, as docs/operating.md describes it; absent, anybody who can connect may
+    ask. An absolute path, or one that begins with `~`."""
+    canonical: Canonical = Canonical()
+    """Changing lines of system prompts."""
+
+    @field_validator("api_keys")
+    @classmethod
+    def _found_from_anywhere(cls, path: Path | None) -> Path | None:
+        if path is None:
+            return None
+        path = path.expanduser()
+        if not path.is_absolute():
+            raise PydanticCustomError("relative_path", "Input should be an absolute path, or begin with `~`")
+        return path
+
+    @model_validator(mode="after")
+    def _no_open_door(self) -> Server:
+        if self.api_keys is None and not _is_loopback(self.host):
+            raise PydanticCustomError(
+                "open_door",
+                "`host` = {host} lets other machines in, and no `api_keys` say who may come; "
+                "name a file of keys, or listen on 127.0.0.1",
+                {"host": self.host},
+            )
+        return self
 
 
 class Fault(Section):
@@ -101,6 +138,8 @@ class Simulated(Section):
     """Token ids are below this."""
     faults: tuple[Fault, ...] = ()
     """What goes wrong, and when."""
+    script: str | None = None
+    """The output of every request; absent, it is made up."""
 
 
 class Engine(Section):
@@ -287,7 +326,16 @@ def _explain_one(problem: Any) -> str:
         hint = f"; did you mean `{nearest[0]}`?" if nearest else "; see `stoker config schema` for all keys"
         return f"unknown key `{location}`{hint}"
     message = problem["msg"][0].lower() + problem["msg"][1:]
+    if isinstance(problem["input"], dict):
+        return f"`{location}`: {message}"
     return f"`{location}` = {problem['input']!r}: {message}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def known_keys(section: type[Section] = Config, prefix: str = "") -> list[str]:

@@ -48,10 +48,10 @@ class SimulatedBatch:
         return self._settings.vocabulary
 
     def refusal(self, grammar: Grammar) -> str | None:
-        return "the simulated engine follows no grammar"
+        return None if self._settings.script is not None else "the simulated engine follows no grammar without a script"
 
     def add(self, spec: RowSpec) -> None:
-        self._rows[spec.id] = _Row(spec)
+        self._rows[spec.id] = _Row(spec, self._settings.script)
 
     @property
     def needs_tokens(self) -> bool:
@@ -105,15 +105,16 @@ class SimulatedBatch:
 
 
 class _Row:
-    """One request: its text is drawn from a hash of prompt and seed, a byte a position."""
+    """One request: its text is the script, or drawn from a hash of prompt and seed, a byte a position."""
 
-    def __init__(self, spec: RowSpec) -> None:
+    def __init__(self, spec: RowSpec, script: str | None) -> None:
         self.spec = spec
+        self._script = None if script is None else script.encode()
         self.sampled = 0
         self.removed = False
         self.prompt_text = bytes(token & 0xFF for token in spec.prompt)
         self._key = hashlib.sha256(repr((spec.prompt, spec.sampling.seed)).encode()).digest()
-        self._length = 40 + int.from_bytes(self._key[:2]) % 400
+        self._length = 40 + int.from_bytes(self._key[:2]) % 400 if self._script is None else len(self._script)
 
     @property
     def position(self) -> int:
@@ -124,5 +125,7 @@ class _Row:
         self.sampled += 1
         if position >= self._length:
             return END_OF_TEXT
+        if self._script is not None:
+            return self._script[position]
         digest = hashlib.blake2b(position.to_bytes(8), key=self._key, digest_size=2).digest()
         return _ALPHABET[int.from_bytes(digest) % len(_ALPHABET)]
