@@ -41,6 +41,13 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class Canonical(Section):
     """Lines of system prompts that change from request to request, and would make the prefix cache miss each time."""
 
@@ -329,13 +336,6 @@ def _explain_one(problem: Any) -> str:
     if isinstance(problem["input"], dict):
         return f"`{location}`: {message}"
     return f"`{location}` = {problem['input']!r}: {message}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def known_keys(section: type[Section] = Config, prefix: str = "") -> list[str]:
