@@ -86,6 +86,7 @@ class Ledger:
         self._client: EngineClient | None = None
         self._entries: dict[str, Entry] = {}
         self._limits: Limits | None = None
+        self._epoch = 0
         self._draining = False
         self._full = False
         self._lost_at: float | None = None
@@ -145,9 +146,14 @@ class Ledger:
         self._dispatch()
 
     def engine_ready(self, ready: Ready) -> None:
+        # The same incarnation again has lost its connection, not its life.
+        condemned = self._quarantine.judged(crash=ready.epoch != self._epoch and not self._draining)
+        self._epoch = ready.epoch
         self._limits = ready.limits
         self._lost_at = None
         self._draining = self._full = False
+        for request_id in condemned:
+            self._condemn(self._entries[request_id])
         self._dispatch()
 
     def engine_draining(self) -> None:
@@ -159,14 +165,12 @@ class Ledger:
         self._heartbeat = self._heartbeat_at = None
         if self._entries:
             log.warning("requests_suspended", reason=reason, in_flight=len(self._entries), on_purpose=self._draining)
-        condemned = [] if self._draining else self._quarantine.crashed()
+        self._quarantine.lost()
         for entry in self._entries.values():
             if entry.in_engine:
                 if entry.lost_at is None:
                     entry.lost_at = entry.waits_since = self._lost_at
-                self._take_back(entry)
-        for request_id in condemned:
-            self._condemn(self._entries[request_id])
+                self._suspend(entry)
 
     def engine_heartbeat(self, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
@@ -265,10 +269,13 @@ class Ledger:
         self._engine.submit(entry.submit())
         return True
 
-    def _take_back(self, entry: Entry) -> None:
+    def _suspend(self, entry: Entry) -> None:
         entry.state = State.SUSPENDED
         if entry.waits_since is None:
             entry.waits_since = self._clock()
+
+    def _refused_for_now(self, entry: Entry) -> None:
+        self._suspend(entry)
         self._quarantine.taken_back(entry.order.id)
 
     def _condemn(self, entry: Entry) -> None:
@@ -328,10 +335,10 @@ class Ledger:
         match event.code:
             case RejectCode.STOPPING:
                 self._draining = True
-                self._take_back(entry)
+                self._refused_for_now(entry)
             case RejectCode.QUEUE_FULL:
                 self._full = True
-                self._take_back(entry)
+                self._refused_for_now(entry)
             case RejectCode.CONTEXT_LENGTH_EXCEEDED:
                 self._fail(entry, ContextLengthExceeded(event.message, "messages"))
             case RejectCode.INVALID:

@@ -35,6 +35,8 @@ class _Case:
     reached: int = _NOWHERE
     """Where it is in this incarnation."""
     in_engine: bool = False
+    lost_with: int | None = None
+    """How many others were in the engine that was lost, until it is known whether it crashed."""
 
     @property
     def suspect(self) -> bool:
@@ -83,20 +85,32 @@ class Quarantine:
         return True
 
     def taken_back(self, request_id: str) -> None:
-        """It is not in the engine any more, and no crash is the reason."""
+        """The engine did not take it after all."""
         self._cases[request_id].in_engine = False
 
     def ended(self, request_id: str) -> None:
         self._cases.pop(request_id, None)
 
-    def crashed(self) -> list[str]:
-        """The engine died of itself; returns who is condemned for it."""
-        present = {request_id: case for request_id, case in self._cases.items() if case.in_engine}
-        for case in present.values():
-            case.strikes = case.strikes + 1 if case.reached <= case.furthest else 1
-            case.furthest = max(case.furthest, case.reached)
+    def lost(self) -> None:
+        """The engine is gone. Who shared it is noted now: some of them may have left before it is known why."""
+        present = [case for case in self._cases.values() if case.in_engine]
+        for case in present:
             case.in_engine = False
-        return [request_id for request_id, case in present.items() if case.suspect and len(present) == 1]
+            case.lost_with = len(present) - 1
+
+    def judged(self, crash: bool) -> list[str]:
+        """Whether the engine that was lost had crashed; returns who is condemned for it."""
+        condemned = []
+        for request_id, case in self._cases.items():
+            if case.lost_with is None:
+                continue
+            if crash:
+                case.strikes = case.strikes + 1 if case.reached <= case.furthest else 1
+                case.furthest = max(case.furthest, case.reached)
+                if case.suspect and case.lost_with == 0:
+                    condemned.append(request_id)
+            case.lost_with = None
+        return condemned
 
     @property
     def suspected(self) -> int:

@@ -21,6 +21,11 @@ def given_to_the_engine(quarantine: Quarantine, *names: str) -> None:
         quarantine.handed_over(name)
 
 
+def crash(quarantine: Quarantine) -> list[str]:
+    quarantine.lost()
+    return quarantine.judged(crash=True)
+
+
 @pytest.fixture
 def quarantine() -> Quarantine:
     return Quarantine()
@@ -28,33 +33,33 @@ def quarantine() -> Quarantine:
 
 def test_one_that_is_alone_in_the_engine_is_condemned_at_its_second_crash(quarantine: Quarantine) -> None:
     given_to_the_engine(quarantine, "poison")
-    assert quarantine.crashed() == []
+    assert crash(quarantine) == []
     given_to_the_engine(quarantine, "poison")
-    assert quarantine.crashed() == ["poison"]
+    assert crash(quarantine) == ["poison"]
 
 
 def test_a_stream_that_goes_on_between_crashes_is_never_a_suspect(quarantine: Quarantine) -> None:
     for place in range(100):
         given_to_the_engine(quarantine, "stream")
         quarantine.reached("stream", place)
-        assert quarantine.crashed() == []
+        assert crash(quarantine) == []
         assert not quarantine.suspects("stream")
 
 
 def test_computing_again_what_was_computed_before_is_no_progress(quarantine: Quarantine) -> None:
     given_to_the_engine(quarantine, "poison")
     quarantine.reached("poison", 50)
-    quarantine.crashed()
+    crash(quarantine)
     given_to_the_engine(quarantine, "poison")
     for place in (10, 30, 50):
         quarantine.reached("poison", place)
-    assert quarantine.crashed() == ["poison"]
+    assert crash(quarantine) == ["poison"]
 
 
 def test_suspects_are_tried_one_at_a_time_and_the_next_when_one_is_acquitted(quarantine: Quarantine) -> None:
     for _ in range(2):
         given_to_the_engine(quarantine, "a", "b")
-        assert quarantine.crashed() == []
+        assert crash(quarantine) == []
     assert quarantine.suspected == 2
     given_to_the_engine(quarantine, "a")
     assert not quarantine.may_go("b")
@@ -66,10 +71,10 @@ def test_suspects_are_tried_one_at_a_time_and_the_next_when_one_is_acquitted(qua
 def test_a_suspect_waits_until_those_with_a_strike_have_shown_that_they_run(quarantine: Quarantine) -> None:
     given_to_the_engine(quarantine, "stream", "stuck")
     quarantine.reached("stream", 7)
-    quarantine.crashed()
+    crash(quarantine)
     given_to_the_engine(quarantine, "stream", "stuck")
     quarantine.reached("stream", 8)
-    quarantine.crashed()
+    crash(quarantine)
     given_to_the_engine(quarantine, "stream")
     assert not quarantine.may_go("stuck")
     quarantine.reached("stream", 9)
@@ -79,17 +84,17 @@ def test_a_suspect_waits_until_those_with_a_strike_have_shown_that_they_run(quar
 def test_one_that_crashes_in_company_gets_the_engine_to_itself(quarantine: Quarantine) -> None:
     for _ in range(2):
         given_to_the_engine(quarantine, "a", "poison")
-        quarantine.crashed()
+        crash(quarantine)
     given_to_the_engine(quarantine, "a")
     quarantine.reached("a", 0)
     given_to_the_engine(quarantine, "poison")
-    assert quarantine.crashed() == [], "it may have been the other"
+    assert crash(quarantine) == [], "it may have been the other"
     assert quarantine.trying
     assert not quarantine.may_go("a")
     assert not quarantine.may_go("new")
     given_to_the_engine(quarantine, "poison")
     assert not quarantine.may_go("a")
-    assert quarantine.crashed() == ["poison"]
+    assert crash(quarantine) == ["poison"]
     quarantine.ended("poison")
     given_to_the_engine(quarantine, "a", "new")
 
@@ -97,9 +102,19 @@ def test_one_that_crashes_in_company_gets_the_engine_to_itself(quarantine: Quara
 def test_a_restart_on_purpose_is_no_strike(quarantine: Quarantine) -> None:
     for _ in range(10):
         given_to_the_engine(quarantine, "a")
-        quarantine.taken_back("a")
+        quarantine.lost()
+        assert quarantine.judged(crash=False) == []
     given_to_the_engine(quarantine, "a")
-    assert quarantine.crashed() == []
+    assert crash(quarantine) == []
+
+
+def test_who_left_after_the_crash_was_company_all_the_same(quarantine: Quarantine) -> None:
+    given_to_the_engine(quarantine, "a", "b")
+    crash(quarantine)
+    given_to_the_engine(quarantine, "a", "b")
+    quarantine.lost()
+    quarantine.ended("b")
+    assert quarantine.judged(crash=True) == []
 
 
 @dataclass
@@ -147,7 +162,7 @@ class World:
 
     def die(self) -> None:
         self.running.clear()
-        for name in self.quarantine.crashed():
+        for name in crash(self.quarantine):
             self.condemned.add(name)
             self.quarantine.ended(name)
 
