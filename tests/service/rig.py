@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psutil
 
 from stoker.config import Engine, EngineEndpoint, EngineProcess, Server, ServiceProcess, Simulated
 
@@ -125,6 +126,7 @@ class Rig:
             model_name=self._model_name,
             model_path=None,
             socket=self._socket,
+            kv_path=self._folder / "kv",
             epoch=self._epoch,
             engine=self._engine_settings,
         )
@@ -170,6 +172,14 @@ class Rig:
     async def until_metric(self, name: str, value: float) -> None:
         async for _ in _polls():
             if await self.metric(name) == value:
+                return
+
+    async def until_files(self, most: int) -> None:
+        """The service has no more open files, connections included, than that."""
+        assert self.service is not None
+        process = psutil.Process(self.service.pid)
+        async for _ in _polls():
+            if process.num_fds() <= most:
                 return
 
     @contextlib.asynccontextmanager
