@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import aiohttp
@@ -27,7 +28,11 @@ class Chat:
         self._body = body
         self._grew = asyncio.Event()
         self.text = ""
+        self.arrivals: list[float] = []
+        """When each piece of a streamed text came, on the monotonic clock."""
         self.finish_reason: str | None = None
+        self.usage: dict[str, Any] = {}
+        """Of a stream only with `stream_options`."""
 
     async def run(self, http: aiohttp.ClientSession) -> str:
         """The whole text. Raises `ChatFailed`, or aiohttp's errors when the connection is lost."""
@@ -38,7 +43,8 @@ class Chat:
                 async for line in response.content:
                     self._take(line)
             else:
-                choice = (await response.json())["choices"][0]
+                answer = await response.json()
+                choice, self.usage = answer["choices"][0], answer["usage"]
                 self.text, self.finish_reason = choice["message"]["content"], choice["finish_reason"]
         if self.finish_reason is None:
             raise ChatFailed(f"the stream ended without its end after {self.text!r}")
@@ -58,9 +64,12 @@ class Chat:
         if "error" in event:
             raise ChatFailed(json.dumps(event["error"]))
         for choice in event["choices"]:
-            self.text += choice["delta"].get("content") or ""
+            if piece := choice["delta"].get("content"):
+                self.text += piece
+                self.arrivals.append(time.monotonic())
             self.finish_reason = choice["finish_reason"] or self.finish_reason
             self._grew.set()
+        self.usage = event.get("usage") or self.usage
 
 
 async def ask(api: str, body: dict[str, Any]) -> str:

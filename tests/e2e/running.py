@@ -71,7 +71,8 @@ class RunningTree:
             )
         assert self.process.stdout is not None
         self.greeting = self.process.stdout.readline().decode()
-        assert "ready" in self.greeting, self._log.read_text()
+        if "ready" not in self.greeting:
+            raise AssertionError(f"stoker serve ended with {self.wait()}: {self._log.read_text()}")
         self.client = WatchdogClient(self.paths)
 
     @property
