@@ -14,7 +14,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 SERVE_OPTIONS := $(if $(MODEL),--model "$(MODEL)") $(if $(PORT),--port "$(PORT)") \
 	$(if $(WATCHDOG_PORT),--watchdog-port "$(WATCHDOG_PORT)")
 
-.PHONY: help install serve test simulate lock openblas clean
+.PHONY: help install serve test chaos simulate lock openblas clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: $(STAMP) openblas ## lint, check formats and types, run every test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+chaos: $(STAMP) openblas ## kill the engine under eight clients for ten minutes; every text must be what it is undisturbed
+	$(BIN)/python -m tests.chaos.run --minutes 10
 
 simulate: $(STAMP) ## live through a thousand simulated runs of 72 hours of faults, in minutes
 	$(BIN)/python -m tests.simulation.run --runs 1000 --hours 72
