@@ -1,10 +1,9 @@
 """The ledger: every request in flight and every token it has emitted. The single writer of their state.
 
-The engine gets what it has places for, and little more: who is next is decided here (`fairness`). When the engine goes,
-its requests are suspended; when another is ready, they are handed to it with what they have emitted, oldest first, and
-go on from there. A token is a function of seed and position, so nothing is altered. Who kills engines is found and
-stopped (`quarantine`). Each request ends exactly once: `finished`, `failed`, or dropped because its owner no longer
-wants it.
+The engine gets what it has places for, and little more (`turns`). When it goes, its requests are suspended; when
+another is ready, they are handed to it with what they have emitted, oldest first, and go on from there. A token is a
+function of seed and position, so nothing is altered. Who kills engines is found and stopped (`quarantine`). Each
+request ends exactly once: `finished`, `failed`, or dropped because its owner no longer wants it.
 """
 
 from __future__ import annotations
@@ -42,13 +41,10 @@ from .errors import (
     ServiceError,
     SlowReader,
 )
-from .fairness import FairQueue
 from .observer import Observer, Resume, Stopwatch
 from .pace import Pace
-from .quarantine import Fingerprints, Quarantine
-
-LOOKAHEAD = 2
-"""Requests that wait inside the engine, so that a freed row is filled with the next step and not after a round trip."""
+from .quarantine import Fingerprints
+from .turns import Turns
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +59,6 @@ class Snapshot:
     queued: int
     running: int
     suspended: int
-    suspects: int
     retry_after_s: int | None
     limits: Limits | None
     engine_down_s: float | None
@@ -80,12 +75,10 @@ class Ledger:
         self._clock = clock
         self._stopwatch = Stopwatch(observer, clock)
         self._pace = Pace(clock)
-        self._queue = FairQueue()
-        self._quarantine = Quarantine()
+        self._turns = Turns()
         self._fingerprints = Fingerprints(server.quarantine_s, clock)
         self._client: EngineClient | None = None
         self._entries: dict[str, Entry] = {}
-        self._limits: Limits | None = None
         self._epoch = 0
         self._draining = False
         self._full = False
@@ -105,7 +98,7 @@ class Ledger:
                 f"this same request crashed the engine before and is refused for another {left_s:.0f} s; change it"
             )
         self._entries[order.id] = Entry(order, receiver, waits_since=order.arrived_at)
-        self._queue.push(order.caller, order.id, len(order.prompt))
+        self._turns.queue.push(order.caller, order.id, len(order.prompt))
         self._dispatch()
 
     def stop(self, request_id: str) -> None:
@@ -124,7 +117,7 @@ class Ledger:
 
     def give_way_to(self, key: str) -> bool:
         """Make a place for a client by failing the newest waiting request of one that holds more than its share."""
-        chosen = self._queue.giving_way_to(key)
+        chosen = self._turns.queue.giving_way_to(key)
         if chosen is None:
             return False
         message = "the queue is full and others have fewer requests in it; send this one again later, or fewer at once"
@@ -147,9 +140,9 @@ class Ledger:
 
     def engine_ready(self, ready: Ready) -> None:
         # The same incarnation again has lost its connection, not its life.
-        condemned = self._quarantine.judged(crash=ready.epoch != self._epoch and not self._draining)
+        condemned = self._turns.quarantine.judged(crash=ready.epoch != self._epoch and not self._draining)
         self._epoch = ready.epoch
-        self._limits = ready.limits
+        self._turns.limits = ready.limits
         self._lost_at = None
         self._draining = self._full = False
         for request_id in condemned:
@@ -165,7 +158,7 @@ class Ledger:
         self._heartbeat = self._heartbeat_at = None
         if self._entries:
             log.warning("requests_suspended", reason=reason, in_flight=len(self._entries), on_purpose=self._draining)
-        self._quarantine.lost()
+        self._turns.quarantine.lost()
         for entry in self._entries.values():
             if entry.in_engine:
                 if entry.lost_at is None:
@@ -197,13 +190,12 @@ class Ledger:
         states = Counter(entry.state for entry in self._entries.values())
         return Snapshot(
             waiting=states[State.WAITING],
-            waiting_tokens=self._queue.tokens,
+            waiting_tokens=self._turns.queue.tokens,
             queued=states[State.QUEUED],
             running=states[State.RUNNING],
             suspended=states[State.SUSPENDED],
-            suspects=self._quarantine.suspected,
             retry_after_s=self._retry_after_s(),
-            limits=self._limits,
+            limits=self._turns.limits,
             engine_down_s=None if self._lost_at is None else self._clock() - self._lost_at,
             heartbeat=self._heartbeat,
             heartbeat_at=self._heartbeat_at,
@@ -211,10 +203,10 @@ class Ledger:
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when something is true that never may be."""
-        self._quarantine.check_integrity()
+        self._turns.quarantine.check_integrity()
         states = Counter(entry.state for entry in self._entries.values())
-        assert len(self._queue) == states[State.WAITING], "the queue and the entries disagree"
-        assert states[State.QUEUED] + states[State.RUNNING] <= self._places, "more than the engine has places"
+        assert len(self._turns.queue) == states[State.WAITING], "the queue and the entries disagree"
+        assert states[State.QUEUED] + states[State.RUNNING] <= self._turns.places, "more than the engine has places"
         for request_id, entry in self._entries.items():
             assert entry.order.id == request_id
             assert len(entry.emitted) <= entry.order.max_tokens, "more tokens than asked for"
@@ -227,47 +219,25 @@ class Ledger:
         assert self._client is not None, "connect comes first"
         return self._client
 
-    @property
-    def _rows(self) -> int:
-        return 0 if self._limits is None else self._limits.max_running
-
-    @property
-    def _places(self) -> int:
-        return 0 if self._limits is None else self._rows + min(LOOKAHEAD, self._limits.max_waiting)
-
     def _dispatch(self) -> None:
         """Hand over as many as the engine has places for."""
-        taken = sum(entry.in_engine for entry in self._entries.values())
-        while taken < self._places and not (self._draining or self._full or self._engine.ready is None):
-            entry = self._next(row_free=taken < self._rows)
-            if entry is None:
+        while not (self._draining or self._full or self._engine.ready is None):
+            suspended = (name for name, entry in self._entries.items() if entry.state is State.SUSPENDED)
+            in_engine = sum(entry.in_engine for entry in self._entries.values())
+            request_id = self._turns.next(suspended, in_engine)
+            if request_id is None:
                 return
-            taken += self._hand_over(entry)
+            self._hand_over(self._entries[request_id])
 
-    def _next(self, row_free: bool) -> Entry | None:
-        """Whose engine died goes before those who have never had one.
-
-        A suspect on trial must be computed, not wait inside the engine, so nobody goes before there is a row for it.
-        """
-        for entry in self._entries.values():
-            if entry.state is State.SUSPENDED and self._quarantine.may_go(entry.order.id):
-                return entry if row_free or not self._quarantine.suspects(entry.order.id) else None
-        if self._quarantine.trying:
-            return None
-        waiting = self._queue.pop()
-        return None if waiting is None else self._entries[waiting]
-
-    def _hand_over(self, entry: Entry) -> bool:
-        """Returns whether it is in the engine now."""
+    def _hand_over(self, entry: Entry) -> None:
         if entry.complete:
             self._stopwatch.continued(entry)
             self._end(entry)
             entry.receiver.finished(FinishReason.LENGTH)
-            return False
+            return
         entry.state = State.QUEUED
-        self._quarantine.handed_over(entry.order.id)
+        self._turns.quarantine.handed_over(entry.order.id)
         self._engine.submit(entry.submit())
-        return True
 
     def _suspend(self, entry: Entry) -> None:
         entry.state = State.SUSPENDED
@@ -276,7 +246,7 @@ class Ledger:
 
     def _refused_for_now(self, entry: Entry) -> None:
         self._suspend(entry)
-        self._quarantine.taken_back(entry.order.id)
+        self._turns.quarantine.taken_back(entry.order.id)
 
     def _condemn(self, entry: Entry) -> None:
         """End it, and whatever else that asks for the same."""
@@ -293,7 +263,7 @@ class Ledger:
         """The engine has got to `place` in its sequence."""
         entry.state = State.RUNNING
         entry.waits_since = None
-        if self._quarantine.reached(entry.order.id, place):
+        if self._turns.quarantine.reached(entry.order.id, place):
             self._dispatch()
 
     def _prefilled(self, entry: Entry, event: Prefill) -> None:
@@ -369,6 +339,6 @@ class Ledger:
     def _end(self, entry: Entry, outcome: Resume = Resume.ABANDONED) -> None:
         """`outcome` is what came of a resume, if one was still under way."""
         del self._entries[entry.order.id]
-        self._queue.discard(entry.order.id)
-        self._quarantine.ended(entry.order.id)
+        self._turns.queue.discard(entry.order.id)
+        self._turns.quarantine.ended(entry.order.id)
         self._stopwatch.ended(entry, outcome)

@@ -112,11 +112,6 @@ class Quarantine:
             case.lost_with = None
         return condemned
 
-    @property
-    def suspected(self) -> int:
-        """How many are under suspicion now."""
-        return sum(case.suspect for case in self._cases.values())
-
     def suspects(self, request_id: str) -> bool:
         """Whether this one is under suspicion."""
         case = self._cases.get(request_id)
