@@ -114,7 +114,7 @@ def test_the_same_request_sent_twice_fails_twice_with_one_verdict(table: Table) 
     other = table.add("other", prompt=[9])
     crash(table)
     table.says(Tokens("other", 0, [7]), Prefill("second", 3, 3, 0))
-    for _ in range(3):
+    for _ in range(2):
         crash(table)
     assert isinstance(first.ends[0], RequestQuarantined)
     assert isinstance(second.ends[0], RequestQuarantined)
