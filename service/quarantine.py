@@ -3,8 +3,8 @@
 A request *strikes* when the engine crashes while it has it. Getting past the furthest place at which a crash found it
 clears it, so a long stream that is in flight whenever a healthy engine is killed is never a suspect; at `SUSPECT_AT`
 strikes without that it is one. Suspects are handed over one at a time, when nobody else that has struck is unproven in
-the engine. At `ACCUSED_AT` strikes a request gets the engine to itself, before everybody else. A suspect that was alone
-in the engine when it crashed is condemned; in company nobody is. docs/decisions/0009-quarantine.md says why.
+the engine. At `ACCUSED_AT` strikes a request is condemned if it was alone in the engine at the last of them; if not, it
+gets the next engine to itself, before everybody else. docs/decisions/0009-quarantine.md says why.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Quarantine:
             if crash:
                 case.strikes = case.strikes + 1 if case.reached <= case.furthest else 1
                 case.furthest = max(case.furthest, case.reached)
-                if case.suspect and case.lost_with == 0:
+                if case.accused and case.lost_with == 0:
                     condemned.append(request_id)
             case.lost_with = None
         return condemned

@@ -45,6 +45,27 @@ async def test_a_stream_goes_on_exactly_after_its_engine_was_killed_three_times(
     assert await rig.metric("stoker_resume_gap_seconds_count") == 3
 
 
+async def test_what_an_answer_used_is_counted_once_however_many_engines_it_took(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(simulated=Simulated(step_s=0.005))
+    await rig.start()
+    asked = ask("A long one, please.")
+    async with rig.post(asked) as response:
+        undisturbed = (await response.json())["usage"]
+
+    async def interrupted() -> dict[str, object]:
+        async with rig.post(asked) as response:
+            usage = (await response.json())["usage"]
+            assert isinstance(usage, dict)
+            return usage
+
+    again = asyncio.create_task(interrupted())
+    await rig.until_metric("stoker_requests_running", 1)
+    for _ in range(2):
+        await rig.kill_engine()
+        await rig.start_engine()
+    assert await again == undisturbed
+
+
 async def test_many_streams_and_a_whole_answer_survive_the_same_death(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(simulated=Simulated(step_s=0.002), max_running=3)
     await rig.start()

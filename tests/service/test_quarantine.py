@@ -31,9 +31,10 @@ def quarantine() -> Quarantine:
     return Quarantine()
 
 
-def test_one_that_is_alone_in_the_engine_is_condemned_at_its_second_crash(quarantine: Quarantine) -> None:
-    given_to_the_engine(quarantine, "poison")
-    assert crash(quarantine) == []
+def test_one_that_is_alone_in_the_engine_is_condemned_at_its_third_crash(quarantine: Quarantine) -> None:
+    for _ in range(ACCUSED_AT - 1):
+        given_to_the_engine(quarantine, "poison")
+        assert crash(quarantine) == []
     given_to_the_engine(quarantine, "poison")
     assert crash(quarantine) == ["poison"]
 
@@ -49,10 +50,11 @@ def test_a_stream_that_goes_on_between_crashes_is_never_a_suspect(quarantine: Qu
 def test_computing_again_what_was_computed_before_is_no_progress(quarantine: Quarantine) -> None:
     given_to_the_engine(quarantine, "poison")
     quarantine.reached("poison", 50)
-    crash(quarantine)
-    given_to_the_engine(quarantine, "poison")
-    for place in (10, 30, 50):
-        quarantine.reached("poison", place)
+    for _ in range(ACCUSED_AT - 1):
+        assert crash(quarantine) == []
+        given_to_the_engine(quarantine, "poison")
+        for place in (10, 30, 50):
+            quarantine.reached("poison", place)
     assert crash(quarantine) == ["poison"]
 
 
@@ -110,11 +112,12 @@ def test_a_restart_on_purpose_is_no_strike(quarantine: Quarantine) -> None:
 
 
 def test_who_left_after_the_crash_was_company_all_the_same(quarantine: Quarantine) -> None:
-    given_to_the_engine(quarantine, "a", "b")
-    crash(quarantine)
-    given_to_the_engine(quarantine, "a", "b")
+    for _ in range(2):
+        given_to_the_engine(quarantine, "a", "b")
+        crash(quarantine)
+    given_to_the_engine(quarantine, "a", "c")
     quarantine.lost()
-    quarantine.ended("b")
+    quarantine.ended("c")
     assert quarantine.judged(crash=True) == []
 
 
@@ -189,7 +192,7 @@ def test_every_innocent_finishes_and_every_poison_is_condemned_within_few_crashe
 
 
 @given(st.lists(innocents, min_size=1, max_size=6), st.lists(st.booleans(), max_size=200), st.data())
-def test_a_healthy_engine_killed_at_random_condemns_nobody_who_was_not_alone_and_stuck_twice(
+def test_a_healthy_engine_killed_at_random_condemns_nobody_who_was_not_alone_and_stuck(
     healthy: list[Request], kills: list[bool], data: st.DataObject
 ) -> None:
     world = World({f"r{number}": replace(request) for number, request in enumerate(healthy)})
