@@ -168,6 +168,10 @@ class Engine(Section):
     """Prompt tokens computed in one step while streams are decoding: smaller keeps their pace."""
     speculation: Literal["auto", "off"] = "auto"
     """Drafts from the row's own text, verified in the batch; `auto` drafts where it pays. Never changes an output."""
+    prefix_cache_ram_bytes: Annotated[int, Field(ge=0)] = 2 * 1024 * 1024 * 1024
+    """KV of earlier requests kept in memory for prompts that begin alike; 0 keeps none, in memory or on disk."""
+    prefix_cache_disk_bytes: Annotated[int, Field(ge=0)] = 8 * 1024 * 1024 * 1024
+    """KV kept on disk, so that a restarted engine goes on warm; 0 keeps none."""
     cache_limit_bytes: Count = 1024 * 1024 * 1024
     """Bound of MLX's pool of freed buffers."""
     heartbeat_s: Seconds = 0.25
@@ -236,6 +240,8 @@ class EngineProcess(Section):
     model_name: str
     model_path: Path | None
     socket: Path
+    kv_path: Path
+    """Folder of the prefix cache's disk tier; this engine's alone."""
     epoch: int
     engine: Engine
 
@@ -280,6 +286,9 @@ class Paths:
 
     def child_settings(self, child: str) -> Path:
         return self.run / f"{child}.json"
+
+    def kv(self, engine: str) -> Path:
+        return self.home / "kv" / engine
 
     def epoch(self, engine: str) -> Path:
         return self.run / f"{engine}.epoch"

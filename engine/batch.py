@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .protocol import Grammar, Limits, Memory, Sampling, TokenLogprob
+from .protocol import Grammar, Limits, Memory, MissReason, Sampling, Tier, TokenLogprob
 from .scheduler import Chunk
 
 
@@ -27,6 +27,19 @@ class RowSpec:
     @property
     def sequence(self) -> list[int]:
         return self.prompt + self.emitted
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a row begins with: `tokens` of its sequence, the slower tier they came from, and why there are no more."""
+
+    tokens: int = 0
+    tier: Tier | None = None
+    miss: MissReason | None = None
+    diverged_at: int | None = None
+
+
+NOTHING_FOUND = Found()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +70,14 @@ class Batch(Protocol):
     def refusal(self, grammar: Grammar) -> str | None:
         """Why this grammar cannot be followed here, or None when it can."""
 
-    def add(self, spec: RowSpec) -> None:
-        """Make room for a row; nothing is computed yet."""
+    def expect(self, spec: RowSpec) -> None:
+        """A row will be added later, unless it is removed before."""
+
+    def should_wait(self, row_id: str) -> bool:
+        """Whether an expected row had better be added later: another is computing what it could read then."""
+
+    def add(self, row_id: str) -> Found:
+        """Make room for an expected row; nothing is computed yet. Says what of its sequence is known already."""
 
     @property
     def needs_tokens(self) -> bool:
@@ -71,7 +90,13 @@ class Batch(Protocol):
         """Wait for the oldest steps under way until only `leave` are; the tokens they drew, for rows still here."""
 
     def remove(self, row_id: str) -> None:
-        """Free a row's state. Only between two steps."""
+        """Free a row's state, or forget an expected one. Only between two steps."""
+
+    def check_integrity(self) -> None:
+        """Raise `AssertionError` when what is kept contradicts itself. Called when there are no rows."""
+
+    def close(self) -> None:
+        """The last call: write what would be lost."""
 
     def memory(self) -> Memory:
         """Bytes by kind, read now."""

@@ -106,6 +106,10 @@ class RamTier:
         if all(block in self._holders for block in segment.blocks):
             self.lookup(segment.blocks)
             return [segment]
+        return self.supersede(segment)
+
+    def supersede(self, segment: Segment) -> list[Segment]:
+        """As `insert`, but take it in even if each of its blocks is held already: it joins what lay apart."""
         replaced = self._within(segment)
         self._segments[segment] = None
         self._nbytes += segment.nbytes

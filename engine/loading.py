@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 
 import mlx.core as mx
+import mlx_lm
 import mlx_lm.utils
 import structlog
 from mlx.utils import tree_reduce
 
 from ..config import EngineProcess
 from . import memory
+from .blocks import root_hash
 from .drafting import Drafting
 from .errors import GrammarError, ModelError
 from .grammar import GrammarCompiler
+from .kv_disk import DiskTier
 from .mlx_batch import MlxBatch
+from .prefix_cache import BLOCK_TOKENS, PrefixCache
 from .protocol import Limits
 from .ragged import RaggedModel
 from .ragged_attention import hook_attention
@@ -58,6 +63,7 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         vocabulary=vocabulary,
         weights=weights,
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
+        prefixes=_prefix_cache(settings, ragged),
         drafting=Drafting(enabled=engine.speculation == "auto" and ragged.trims, clock=time.perf_counter),
     )
 
@@ -70,3 +76,30 @@ def _grammars(folder: Path, vocabulary: int, end_ids: int | list[int] | None) ->
     except GrammarError as error:
         log.warning("grammars_off", error=str(error))
         return None
+
+
+def _prefix_cache(settings: EngineProcess, model: RaggedModel) -> PrefixCache | None:
+    engine = settings.engine
+    assert settings.model_path is not None
+    if not engine.prefix_cache_ram_bytes or not model.shares_prefixes:
+        return None
+    root = root_hash(
+        model=_fingerprint(settings.model_path),
+        mlx_lm=mlx_lm.__version__,
+        caches=[type(cache).__name__ for cache in model.new_row().caches],
+        block_tokens=BLOCK_TOKENS,
+        kv="model",
+    )
+    disk = None
+    if engine.prefix_cache_disk_bytes:
+        disk = DiskTier(settings.kv_path, engine.prefix_cache_disk_bytes, version=root.hex())
+    return PrefixCache(root, engine.prefix_cache_ram_bytes, disk)
+
+
+def _fingerprint(folder: Path) -> str:
+    """Of the configuration's content and the weights' names, sizes and times: reading gigabytes would take too long."""
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    for file in sorted(folder.glob("*.safetensors")):
+        stat = file.stat()
+        digest.update(f"{file.name} {stat.st_size} {stat.st_mtime_ns}".encode())
+    return digest.hexdigest()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .batch import Batch, RowSpec, Sampled
+from .batch import NOTHING_FOUND, Batch, Found, RowSpec, Sampled
 from .link import Command, Finish, Inbound, Link, OwnedEvent, Owner, OwnerGone, Reading, Stop
 from .protocol import (
     Cancel,
@@ -28,6 +28,7 @@ from .protocol import (
 from .scheduler import Chunk, Row, Scheduler
 
 MEMORY_READING_PERIOD_S = 0.25
+INTEGRITY_PERIOD_S = 60.0
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class Request:
     arrived_at: float
     admitted_at: float | None = None
     prefilled_at: float | None = None
+    found: Found = NOTHING_FOUND
     tokens: int = 0
     """Tokens produced in this incarnation."""
 
@@ -69,6 +71,7 @@ class EngineLoop:
         self._progress_at = clock()
         self._memory = batch.memory()
         self._memory_read_at = clock()
+        self._checked_at = clock()
 
     def run(self) -> None:
         """Step for as long as there is work; sleep on the inbox when there is none."""
@@ -79,8 +82,18 @@ class EngineLoop:
             if not self._scheduler.idle:
                 self._step()
                 self._flush()
-            if self._finishing and self._scheduler.idle:
-                return
+            if self._scheduler.idle:
+                if self._finishing:
+                    return
+                self._check_integrity()
+
+    def _check_integrity(self) -> None:
+        """Between two bursts of work, not between all."""
+        now = self._clock()
+        if now - self._checked_at >= INTEGRITY_PERIOD_S:
+            self._checked_at = now
+            self._scheduler.check_integrity()
+            self._batch.check_integrity()
 
     def _receive(self) -> bool:
         """Obey everything that arrived; False after `Stop`."""
@@ -113,6 +126,7 @@ class EngineLoop:
         now = self._clock()
         self._requests[submit.id] = request = Request(owner, submit, now)
         budget = submit.max_tokens - len(submit.emitted)
+        self._batch.expect(RowSpec(submit.id, submit.prompt, submit.emitted, submit.sampling, submit.grammar))
         self._scheduler.add(Row(submit.id, request.known, budget, arrived_at=now))
 
     def _refusal(self, submit: Submit) -> Rejected | None:
@@ -148,14 +162,14 @@ class EngineLoop:
         self._collect(leave=0 if self._batch.needs_tokens else 1)
         # Tokens do not wait for the next graph to be built, and a launch that hangs leaves a true reading behind.
         self._flush()
-        plan = self._scheduler.plan(self._clock())
-        for row_id in plan.admit:
+        while (row_id := self._scheduler.admit(self._batch.should_wait)) is not None:
             self._admit(row_id)
-        if plan.chunks:
-            self._under_way.append([(self._requests[chunk.id], chunk) for chunk in plan.chunks])
+        chunks = self._scheduler.plan(self._clock())
+        if chunks:
+            self._under_way.append([(self._requests[chunk.id], chunk) for chunk in chunks])
             self._tell_what_is_under_way()
-            self._batch.launch(plan.chunks)
-            self._scheduler.apply(plan)
+            self._batch.launch(chunks)
+            self._scheduler.apply(chunks)
         else:
             self._collect(leave=0)
         self._steps += 1
@@ -188,8 +202,9 @@ class EngineLoop:
     def _admit(self, row_id: str) -> None:
         request = self._requests[row_id]
         request.admitted_at = self._clock()
-        submit = request.submit
-        self._batch.add(RowSpec(row_id, submit.prompt, submit.emitted, submit.sampling, submit.grammar))
+        request.found = self._batch.add(row_id)
+        self._scheduler.found(row_id, request.found.tokens)
+        self._emit_prefill(request, request.found.tokens)
 
     def _hand_out(self, sampled: Sampled) -> None:
         request = self._requests.get(sampled.id)
@@ -213,7 +228,22 @@ class EngineLoop:
         done = chunk.start + chunk.count
         if done == request.known:
             request.prefilled_at = self._clock()
-        self._emit(request, Prefill(chunk.id, done=done, total=request.known, cached=0))
+        self._emit_prefill(request, done)
+
+    def _emit_prefill(self, request: Request, done: int) -> None:
+        found = request.found
+        self._emit(
+            request,
+            Prefill(
+                request.submit.id,
+                done=done,
+                total=request.known,
+                cached=found.tokens,
+                tier=found.tier,
+                miss=found.miss,
+                diverged_at=found.diverged_at,
+            ),
+        )
 
     def _cancel(self, request_id: str) -> None:
         if request_id in self._requests:
@@ -224,8 +254,8 @@ class EngineLoop:
         self._emit(request, Finished(request_id, reason, self._timings(request)))
 
     def _forget(self, request_id: str) -> Request:
-        if self._scheduler.remove(request_id):
-            self._batch.remove(request_id)
+        self._scheduler.remove(request_id)
+        self._batch.remove(request_id)
         return self._requests.pop(request_id)
 
     def _timings(self, request: Request) -> Timings:
@@ -236,7 +266,7 @@ class EngineLoop:
             queue_s=admitted_at - request.arrived_at,
             prefill_s=prefilled_at - admitted_at,
             decode_s=now - prefilled_at,
-            computed_tokens=request.known if request.prefilled_at is not None else 0,
+            computed_tokens=request.known - request.found.tokens if request.prefilled_at is not None else 0,
         )
 
     def _emit(self, request: Request, event: RequestEvent) -> None:

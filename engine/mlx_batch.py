@@ -19,14 +19,27 @@ from mlx.utils import tree_flatten
 
 from . import memory
 from .adjustments import Context, History
-from .batch import RowSpec, Sampled
+from .batch import Found, RowSpec, Sampled
 from .drafting import Drafting
 from .errors import GrammarError
 from .grammar import GrammarCompiler, MaskWorker, Matcher
-from .protocol import Grammar, Limits, Memory, Sampling, TokenLogprob
+from .prefix_cache import Lease, PrefixCache
+from .protocol import Grammar, Limits, Memory, MissReason, Sampling, TokenLogprob
 from .ragged import RaggedModel, RowState
 from .sampling import Draws, Sampler
 from .scheduler import Chunk
+
+FLUSH_DEADLINE_S = 3.0
+"""How long the end of the process may wait for blocks that are queued for the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A row that waits; the lease names the blocks of its sequence."""
+
+    spec: RowSpec
+    tokens: list[int]
+    lease: Lease | None
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +48,7 @@ class _Row:
     state: RowState
     tokens: list[int]
     """The sequence and every token drawn and read since."""
+    lease: Lease | None
     history: History | None
     matcher: Matcher | None
     draws_under_way: int = 0
@@ -100,6 +114,7 @@ class MlxBatch:
         weights: int,
         grammars: GrammarCompiler | None,
         drafting: Drafting,
+        prefixes: PrefixCache | None = None,
     ) -> None:
         self._model = model
         self._name = name
@@ -109,6 +124,8 @@ class MlxBatch:
         self._grammars = grammars
         self._masks = MaskWorker(vocabulary)
         self._drafting = drafting
+        self._prefixes = prefixes
+        self._expected: dict[str, _Expected] = {}
         self._rows: dict[str, _Row] = {}
         self._under_way: deque[_Launch] = deque()
         self._samplers = _SamplerCache()
@@ -138,15 +155,30 @@ class MlxBatch:
             return str(error)
         return None
 
-    def add(self, spec: RowSpec) -> None:
+    def expect(self, spec: RowSpec) -> None:
         tokens = spec.sequence
+        lease = self._prefixes.lease(tokens) if self._prefixes is not None else None
+        self._expected[spec.id] = _Expected(spec, tokens, lease)
+
+    def should_wait(self, row_id: str) -> bool:
+        lease = self._expected[row_id].lease
+        return self._prefixes is not None and lease is not None and self._prefixes.should_wait(lease)
+
+    def add(self, row_id: str) -> Found:
+        expected = self._expected.pop(row_id)
+        spec, tokens, lease = expected.spec, expected.tokens, expected.lease
+        found = Found(miss=MissReason.NOT_TRIMMABLE)
+        if self._prefixes is not None and lease is not None:
+            found = self._prefixes.begin(lease, tokens)
         history = History(self._vocabulary, spec.prompt, spec.emitted) if spec.sampling.looks_back else None
         matcher = None
         if spec.grammar is not None:
             assert self._grammars is not None, "a grammar that was not refused"
             matcher = self._grammars.matcher(spec.grammar, spec.emitted)
-        self._rows[spec.id] = _Row(spec, self._model.new_row(), tokens, history, matcher)
-        self._drafting.add(spec.id, tokens)
+        state = self._model.new_row(lease.prefixes if lease is not None else ())
+        self._rows[row_id] = _Row(spec, state, tokens, lease, history, matcher)
+        self._drafting.add(row_id, tokens)
+        return found
 
     def launch(self, chunks: Sequence[Chunk]) -> None:
         rows = [self._rows[chunk.id] for chunk in chunks]
@@ -176,11 +208,27 @@ class MlxBatch:
         return sampled
 
     def remove(self, row_id: str) -> None:
-        self._rows.pop(row_id).removed = True
+        if self._expected.pop(row_id, None) is not None:
+            return
+        row = self._rows.pop(row_id)
+        row.removed = True
         self._drafting.remove(row_id)
+        if self._prefixes is not None and row.lease is not None:
+            self._prefixes.end(row.lease, row.state, row.tokens)
+
+    def check_integrity(self) -> None:
+        assert not self._rows and not self._expected, "rows are left behind"
+        if self._prefixes is not None:
+            self._prefixes.check_integrity()
+
+    def close(self) -> None:
+        self._masks.close()
+        if self._prefixes is not None:
+            self._prefixes.close(FLUSH_DEADLINE_S)
 
     def memory(self) -> Memory:
         kv = sum(cache.nbytes for row in self._rows.values() for cache in row.state.caches)
+        kv += self._prefixes.ram_nbytes if self._prefixes is not None else 0
         return memory.read(self._weights, kv)
 
     def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[list[int]]:
@@ -262,6 +310,11 @@ class MlxBatch:
             for token in tokens:
                 row.matcher.advance(token)
         self._drafting.extend(row.spec.id, tokens)
+        if self._prefixes is not None and row.lease is not None:
+            if row.lease.announced:
+                self._prefixes.share(row.lease, self._model, row.state, row.tokens)
+            else:
+                self._prefixes.grow(row.lease, row.state, row.tokens)
         logprobs = [logprob for _, logprob in kept if logprob is not None]
         return Sampled(row.spec.id, tokens, logprobs or None, drafted=len(drawing.draft))
 

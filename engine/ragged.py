@@ -118,6 +118,17 @@ class RaggedModel:
         by_layer = zip(*(prefix.layers for prefix in prefixes), strict=True)
         return RowState([PrefixedKV(parts) for parts in by_layer], sum(prefix.tokens for prefix in prefixes))
 
+    def continued(self, row: RowState, prefixes: Sequence[Prefix], moved: int) -> list[Any]:
+        """The row's caches with the first `moved` tokens of its tail left to the last of `prefixes`."""
+        by_layer = zip(*(prefix.layers for prefix in prefixes), strict=True)
+        caches = []
+        for parts, old in zip(by_layer, row.caches, strict=True):
+            new = PrefixedKV(parts)
+            if old.offset > moved:
+                new.update_and_fetch(old.keys[..., moved : old.offset, :], old.values[..., moved : old.offset, :])
+            caches.append(new)
+        return caches
+
     def forward(
         self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
     ) -> mx.array:

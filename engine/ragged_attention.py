@@ -50,6 +50,17 @@ class Prefix:
         return Prefix(cut, count)
 
     @staticmethod
+    def copied(caches: Sequence[KVCache], start: int, count: int) -> Prefix:
+        """`count` tokens of a row's own tail from its index `start`, in memory of their own."""
+        end = start + count
+        layers = tuple(
+            SharedPart(mx.contiguous(cache.keys[..., start:end, :]), mx.contiguous(cache.values[..., start:end, :]))
+            for cache in caches
+        )
+        mx.eval([array for part in layers for array in (part.keys, part.values)])
+        return Prefix(layers, count)
+
+    @staticmethod
     def joined(pieces: Sequence[Prefix]) -> Prefix:
         """The pieces one after the other, copied into one."""
         by_layer = zip(*(piece.layers for piece in pieces), strict=True)

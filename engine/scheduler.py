@@ -10,7 +10,7 @@ drawn is counted by whoever reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 AGEING_TOKENS_PER_S = 200.0
@@ -57,14 +57,6 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class StepPlan:
-    """What the next step does: rows that become running, and the chunks to compute, decoding rows first."""
-
-    admit: tuple[str, ...]
-    chunks: tuple[Chunk, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ChunkSizes:
     """Prompt tokens of one step: while nothing decodes, and while streams would feel the pause."""
 
@@ -104,25 +96,39 @@ class Scheduler:
         assert self.can_add(), "the queue is full"
         self._waiting[row.id] = row
 
-    def remove(self, row_id: str) -> bool:
-        """Forget a row, wherever it is; returns whether it was running."""
+    def remove(self, row_id: str) -> None:
+        """Forget a row, wherever it is."""
         self._waiting.pop(row_id, None)
-        return self._running.pop(row_id, None) is not None
+        self._running.pop(row_id, None)
 
-    def plan(self, now: float) -> StepPlan:
-        """The next step at monotonic time `now`, in seconds."""
-        admitted = list(self._waiting.values())[: max(0, self._max_running - self.running)]
-        rows = [*self._running.values(), *admitted]
+    def admit(self, should_wait: Callable[[str], bool]) -> str | None:
+        """Let the first row run that need not wait, if there is a place and such a row; what is returned runs now.
+
+        One at a time: whether the next had better wait may depend on what this one is about to compute.
+        """
+        if self.running == self._max_running:
+            return None
+        row_id = next((row_id for row_id in self._waiting if not should_wait(row_id)), None)
+        if row_id is not None:
+            self._running[row_id] = self._waiting.pop(row_id)
+        return row_id
+
+    def found(self, row_id: str, tokens: int) -> None:
+        """A row that was just admitted has its first `tokens` computed already; at least one is left."""
+        row = self._running[row_id]
+        assert row.computed == 0 and tokens < row.known, f"row {row_id} found {tokens} of {row.known} tokens"
+        row.computed = tokens
+
+    def plan(self, now: float) -> tuple[Chunk, ...]:
+        """What the next step computes at monotonic time `now`, in seconds; decoding rows first."""
+        rows = self._running.values()
         decode = [Chunk(row.id, row.computed, 1, row.budget - row.drawn) for row in rows if row.decodes]
         size = self._chunks.busy if decode else self._chunks.idle
-        prefill = self._fill(size, (row for row in rows if row.prefill_left), now)
-        return StepPlan(admit=tuple(row.id for row in admitted), chunks=(*decode, *prefill))
+        return (*decode, *self._fill(size, (row for row in rows if row.prefill_left), now))
 
-    def apply(self, plan: StepPlan) -> None:
-        """Record that `plan` is being carried out."""
-        for row_id in plan.admit:
-            self._running[row_id] = self._waiting.pop(row_id)
-        for chunk in plan.chunks:
+    def apply(self, chunks: Iterable[Chunk]) -> None:
+        """Record that these chunks are being computed."""
+        for chunk in chunks:
             self._running[chunk.id].computed += chunk.count
 
     def credit(self, row_id: str, accepted: int) -> None:

@@ -32,8 +32,13 @@ from .wire import encode, reader_of_requests
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
 """A connection that has not read this much is cut: its owner is stuck, and memory is bounded."""
 
-PARENT_GONE_DEADLINE_S = 5.0
+ORPHAN_DRAIN_S = 60.0
+"""With no parent left, what runs may end: the service drains for its own, shorter time, and hangs up after it."""
+
+ORPHAN_STALL_S = 10.0
 """With no parent left to send SIGKILL, a step that does not end is left behind after this long."""
+
+ORPHAN_POLL_S = 0.5
 
 EXIT_STEP_THREAD_FAILED = 70
 
@@ -83,6 +88,7 @@ class EngineServer:
             chunks = ChunkSizes(idle=settings.prefill_chunk, busy=settings.prefill_chunk_busy)
             scheduler = Scheduler(settings.max_running, settings.max_waiting, chunks)
             EngineLoop(self._link, scheduler, batch, time.monotonic).run()
+            batch.close()
         except ModelError as error:
             log.error("unusable", error=str(error))
             code = EXIT_UNUSABLE
@@ -111,6 +117,9 @@ class EngineServer:
         self._link.put(Stop())
 
     def _drain(self, deadline_s: float) -> None:
+        if self._phase is Phase.LOADING:
+            self._stop()
+            return
         log.info("draining", deadline_s=deadline_s)
         self._announce_end()
         self._link.put(Finish())
@@ -122,9 +131,15 @@ class EngineServer:
             self._write(owner, Draining(epoch=self._settings.epoch))
 
     def _parent_gone(self) -> None:
-        """On the parent-watch thread."""
-        self._on_io_thread(self._stop)
-        time.sleep(PARENT_GONE_DEADLINE_S)
+        """On the parent-watch thread, which from now on does the watching."""
+        self._on_io_thread(self._drain, ORPHAN_DRAIN_S)
+        left_s = ORPHAN_STALL_S
+        steps = self._link.reading.steps
+        while left_s > 0:
+            time.sleep(ORPHAN_POLL_S)
+            left_s -= ORPHAN_POLL_S
+            if steps != self._link.reading.steps:
+                left_s, steps = ORPHAN_STALL_S, self._link.reading.steps
         os._exit(EXIT_STEP_THREAD_FAILED)
 
     def _announce(self, model: str, limits: Limits) -> None:

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from ..config import Fault, Simulated
-from .batch import RowSpec, Sampled
-from .protocol import Grammar, Limits, Memory
+from .batch import Found, RowSpec, Sampled
+from .protocol import Grammar, Limits, Memory, MissReason
 from .scheduler import Chunk
 
 END_OF_TEXT = 0
@@ -50,8 +50,14 @@ class SimulatedBatch:
     def refusal(self, grammar: Grammar) -> str | None:
         return None if self._settings.script is not None else "the simulated engine follows no grammar without a script"
 
-    def add(self, spec: RowSpec) -> None:
+    def expect(self, spec: RowSpec) -> None:
         self._rows[spec.id] = _Row(spec, self._settings.script)
+
+    def should_wait(self, row_id: str) -> bool:
+        return False
+
+    def add(self, row_id: str) -> Found:
+        return Found(miss=MissReason.COLD)
 
     @property
     def needs_tokens(self) -> bool:
@@ -71,6 +77,12 @@ class SimulatedBatch:
 
     def remove(self, row_id: str) -> None:
         self._rows.pop(row_id).removed = True
+
+    def check_integrity(self) -> None:
+        assert not self._rows, "rows are left behind"
+
+    def close(self) -> None:
+        """Nothing to write."""
 
     def memory(self) -> Memory:
         kv = sum(len(row.spec.sequence) + row.sampled for row in self._rows.values())

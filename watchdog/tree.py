@@ -180,6 +180,7 @@ def _engine_role(premises: Premises) -> EngineRole:
         model_name=premises.model_name,
         model_path=premises.model_path,
         socket=premises.paths.socket(ENGINE_NAME),
+        kv_path=premises.paths.kv(ENGINE_NAME),
         epoch=0,
         engine=premises.config.engine,
     )

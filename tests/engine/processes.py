@@ -84,6 +84,7 @@ def settings_of(folder: Path, engine: Engine, model_path: Path | None = None, ep
         model_name="test-model",
         model_path=model_path,
         socket=folder / "engine.sock",
+        kv_path=folder / "kv",
         epoch=epoch,
         engine=engine,
     )

@@ -83,7 +83,7 @@ def only(name: str, *words: Submit) -> list[RequestEvent]:
 
 def test_a_request_prefills_streams_and_finishes() -> None:
     events = only("a", submit("a", prompt=100, max_tokens=7))
-    assert [event.done for event in events if isinstance(event, Prefill)] == [64, 100]
+    assert [event.done for event in events if isinstance(event, Prefill)] == [0, 64, 100]
     assert len(text(events)) == 7
     assert isinstance(events[-1], Finished)
     assert events[-1].reason is FinishReason.LENGTH

@@ -13,6 +13,18 @@ from stoker.engine.scheduler import Chunk, ChunkSizes, Row, Scheduler
 SIZES = ChunkSizes(idle=64, busy=16)
 
 
+def admit_all(schedule: Scheduler, held: str = "") -> list[str]:
+    return list(iter(lambda: schedule.admit(lambda row_id: row_id in held), None))
+
+
+def step(schedule: Scheduler, now: float = 0.0) -> tuple[Chunk, ...]:
+    """Admit, plan and apply; what was planned."""
+    admit_all(schedule)
+    chunks = schedule.plan(now)
+    schedule.apply(chunks)
+    return chunks
+
+
 def scheduler(max_running: int = 4, max_waiting: int = 8) -> Scheduler:
     return Scheduler(max_running, max_waiting, SIZES)
 
@@ -28,12 +40,7 @@ def piece(name: str, start: int, count: int, draws: int = 0) -> Chunk:
 def test_a_row_prefills_in_chunks_draws_at_the_end_of_the_last_and_goes_on_to_its_budget() -> None:
     schedule = scheduler()
     schedule.add(row("a", known=100, budget=3))
-    steps = []
-    for _ in range(5):
-        plan = schedule.plan(now=0.0)
-        schedule.apply(plan)
-        steps.append(plan.chunks)
-    assert steps == [
+    assert [step(schedule) for _ in range(5)] == [
         (piece("a", 0, 64),),
         (piece("a", 64, 36, draws=3),),
         (piece("a", 100, 1, draws=2),),
@@ -45,16 +52,16 @@ def test_a_row_prefills_in_chunks_draws_at_the_end_of_the_last_and_goes_on_to_it
 def test_chunks_shrink_while_streams_decode() -> None:
     schedule = scheduler()
     schedule.add(row("stream", known=1))
-    schedule.apply(schedule.plan(now=0.0))
+    step(schedule)
     schedule.add(row("long", known=1000))
-    assert schedule.plan(now=0.0).chunks == (piece("stream", 1, 1, draws=9), piece("long", 0, SIZES.busy))
+    assert step(schedule) == (piece("stream", 1, 1, draws=9), piece("long", 0, SIZES.busy))
 
 
 def test_short_prompts_share_a_step_and_go_before_a_long_one() -> None:
     schedule = scheduler()
     for name, length in (("long", 1000), ("short", 10), ("shorter", 5)):
         schedule.add(row(name, length))
-    assert schedule.plan(now=0.0).chunks == (
+    assert step(schedule) == (
         piece("shorter", 0, 5, draws=10),
         piece("short", 0, 10, draws=10),
         piece("long", 0, 49),
@@ -65,7 +72,7 @@ def test_a_long_prompt_that_waited_long_enough_goes_first() -> None:
     schedule = scheduler()
     schedule.add(row("long", 1000, arrived_at=0.0))
     schedule.add(row("short", 10, arrived_at=60.0))
-    assert schedule.plan(now=60.0).chunks[0].id == "long"
+    assert step(schedule, now=60.0)[0].id == "long"
 
 
 def test_the_queue_counts_what_the_next_step_will_admit() -> None:
@@ -74,10 +81,28 @@ def test_the_queue_counts_what_the_next_step_will_admit() -> None:
         assert schedule.can_add()
         schedule.add(row(name, 1))
     assert not schedule.can_add()
-    schedule.apply(schedule.plan(now=0.0))
+    step(schedule)
     assert (schedule.running, schedule.waiting, schedule.can_add()) == (2, 1, False)
-    assert schedule.remove("a")
+    schedule.remove("a")
     assert schedule.can_add()
+
+
+def test_a_row_that_had_better_wait_lets_others_pass_and_comes_first_afterwards() -> None:
+    schedule = scheduler(max_running=2)
+    for name in "abc":
+        schedule.add(row(name, 10))
+    assert admit_all(schedule, held="a") == ["b", "c"]
+    schedule.remove("b")
+    schedule.add(row("d", 10))
+    assert admit_all(schedule) == ["a"]
+
+
+def test_what_was_found_is_not_computed() -> None:
+    schedule = scheduler()
+    schedule.add(row("a", 100))
+    admit_all(schedule)
+    schedule.found("a", 90)
+    assert schedule.plan(now=0.0) == (piece("a", 90, 10, draws=10),)
 
 
 class ScheduleMachine(RuleBasedStateMachine):
@@ -108,15 +133,21 @@ class ScheduleMachine(RuleBasedStateMachine):
         self.schedule.remove(name)
         del self.lengths[name]
 
-    @rule(seconds=st.floats(0, 5))
-    def step(self, seconds: float) -> None:
+    @rule(seconds=st.floats(0, 5), data=st.data())
+    def step(self, seconds: float, data: st.DataObject) -> None:
         self.now += seconds
-        plan = self.schedule.plan(self.now)
-        assert len({chunk.id for chunk in plan.chunks}) == len(plan.chunks)
-        pieces = [chunk for chunk in plan.chunks if chunk.start < self.lengths[chunk.id][0]]
-        decodes = len(pieces) < len(plan.chunks)
+        waiting = self.schedule.waiting
+        while (name := self.schedule.admit(lambda row_id: data.draw(st.booleans()))) is not None:
+            found = data.draw(st.integers(0, self.lengths[name][0] - 1))
+            self.schedule.found(name, found)
+            self.computed[name] = found
+        assert self.schedule.waiting <= waiting
+        chunks = self.schedule.plan(self.now)
+        assert len({chunk.id for chunk in chunks}) == len(chunks)
+        pieces = [chunk for chunk in chunks if chunk.start < self.lengths[chunk.id][0]]
+        decodes = len(pieces) < len(chunks)
         assert sum(chunk.count for chunk in pieces) <= (SIZES.busy if decodes else SIZES.idle)
-        for chunk in plan.chunks:
+        for chunk in chunks:
             known, budget = self.lengths[chunk.id]
             assert chunk.count > 0
             assert chunk.start == self.computed[chunk.id]
@@ -125,9 +156,11 @@ class ScheduleMachine(RuleBasedStateMachine):
             assert chunk.draws == (budget - self.drawn[chunk.id] if reaches_the_end else 0)
             assert chunk.draws >= reaches_the_end
             self.drawn[chunk.id] += reaches_the_end
-        unfinished = [name for name, (_, budget) in self.lengths.items() if self.drawn[name] < budget]
-        assert plan.chunks or not unfinished or self.schedule.running == 4
-        self.schedule.apply(plan)
+        if not chunks:
+            assert self.schedule.running <= sum(
+                self.drawn[name] == budget for name, (_, budget) in self.lengths.items()
+            )
+        self.schedule.apply(chunks)
 
     @rule(data=st.data())
     def accept_drafts(self, data: st.DataObject) -> None:
@@ -159,9 +192,8 @@ def test_every_row_ends_in_a_bounded_number_of_steps(lengths: list[tuple[int, in
         left[f"r{index}"] = budget
     steps = 0
     while left:
-        plan = schedule.plan(now=float(steps))
-        schedule.apply(plan)
-        for chunk in plan.chunks:
+        chunks = step(schedule, now=float(steps))
+        for chunk in chunks:
             left[chunk.id] -= chunk.draws > 0
             if left[chunk.id] == 0:
                 schedule.remove(chunk.id)
