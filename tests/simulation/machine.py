@@ -167,14 +167,14 @@ class Machine:
 
     def restart_on_purpose(self) -> None:
         """Drain for a moment, end, and start again without any wait."""
-        if self.condition is Condition.READY:
+        if self.condition is Condition.READY and self.ready is not None:
             self._draining = True
             self._heard.engine_draining()
             self._later(self.random.uniform(0.0, 5.0), self._replace)
 
     def lose_connection(self) -> None:
         """A broken frame: the process lives on, and its connection's requests are dropped."""
-        if self.condition is Condition.READY:
+        if self.condition is Condition.READY and self.ready is not None:
             ready = self.ready
             self._rows.clear()
             self.ready = None

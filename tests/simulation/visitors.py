@@ -81,6 +81,10 @@ class Visitors:
     _count: int = 0
 
     def work_of(self, submit: Submit) -> Work:
+        """What an engine finds in a submission, which must say what its visitor has."""
+        visitor = self.inside.get(submit.id)
+        if visitor is not None and visitor.end is None:
+            assert len(submit.emitted) == visitor.ids, f"{submit.id} is to go on from a place where it is not"
         return self._works[submit.prompt[0]]
 
     def come(self, *, poisoned: bool = False, patient: bool = False) -> Visitor | None:
