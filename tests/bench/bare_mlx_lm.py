@@ -1,7 +1,7 @@
 """The bare loop to compare with: mlx-lm's own `BatchGenerator`, nothing around it.
 
 A process of its own, so that it starts with OpenBLAS preloaded as Stoker's engine does. It reads lines of JSON
-{prompts, max_tokens} from standard input and answers each with {tokens, seconds}: how many tokens all streams made
+{questions, max_tokens} from standard input and answers each with {tokens, seconds}: how many tokens all streams made
 and how long that took, from the moment the prompts were known as token ids.
 """
 
@@ -21,7 +21,11 @@ def main() -> None:
     stop = [[token] for token in tokenizer.eos_token_ids]
     for line in sys.stdin:
         request = json.loads(line)
-        print(json.dumps(run(model, stop, request["prompts"], request["max_tokens"])), flush=True)
+        prompts = [
+            tokenizer.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True)
+            for question in request["questions"]
+        ]
+        print(json.dumps(run(model, stop, prompts, request["max_tokens"])), flush=True)
 
 
 def run(model: Any, stop: list[list[int]], prompts: list[list[int]], max_tokens: int) -> dict[str, float]:

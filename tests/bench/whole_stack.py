@@ -23,20 +23,21 @@ from typing import Any
 import aiohttp
 
 from stoker.engine.blas import preload_environment
-from stoker.service.conversation import Conversation, Turn
-from stoker.service.model_text import load_model_text
 from tests.e2e.running import RunningTree
 
 TOPICS = ["the sea", "bread", "railways", "honey bees", "glass", "the moon", "tea", "maps"]
 
 
-def questions_of_different_lengths(streams: int) -> list[str]:
-    """One question a stream, with none to a few hundred tokens of context before it."""
+def questions_of_different_lengths(streams: int, turn: int) -> list[str]:
+    """One question a stream, with none to a few hundred tokens of context before it; other ones each turn.
+
+    They differ from the first words on, so that no prefix cache helps the side that has one.
+    """
     made = []
     for index in range(streams):
-        topic = TOPICS[index % len(TOPICS)]
+        topic = TOPICS[(index + turn) % len(TOPICS)]
         context = f"Notes about {topic}: people have known {topic} for a long time. " * (index * 2)
-        made.append(f"{context}Write a long story about {topic}.")
+        made.append(f"Task {turn}.{index}. {context}Write a long story about {topic}.")
     return made
 
 
@@ -52,11 +53,11 @@ class BareLoop:
             text=True,
         )
 
-    def tokens_per_second(self, prompts: list[list[int]], max_tokens: int) -> tuple[int, float]:
+    def tokens_per_second(self, questions: list[str], max_tokens: int) -> tuple[int, float]:
         """Tokens made, and their rate."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"prompts": prompts, "max_tokens": max_tokens}) + "\n")
+        self._process.stdin.write(json.dumps({"questions": questions, "max_tokens": max_tokens}) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         return answer["tokens"], answer["tokens"] / answer["seconds"]
@@ -95,9 +96,6 @@ async def _stream(session: aiohttp.ClientSession, url: str, question: str, max_t
 
 def measure(model: Path, streams: int, repeats: int, max_tokens: int) -> dict[str, Any]:
     """Pairs of (bare, stack) rates in tokens a second, their ratios, and the tokens that each side made."""
-    questions = questions_of_different_lengths(streams)
-    text = load_model_text(model)
-    prompts = [text.render(Conversation((Turn("user", question),))).ids for question in questions]
     with tempfile.TemporaryDirectory() as folder:
         config = f'[engine]\nmodel = "{model}"\n[server]\nport = 0\n[watchdog]\nport = 0\n'
         tree = RunningTree(Path(folder), config)
@@ -106,7 +104,8 @@ def measure(model: Path, streams: int, repeats: int, max_tokens: int) -> dict[st
         try:
             pairs = []
             for turn in range(repeats + 1):
-                of_bare = bare.tokens_per_second(prompts, max_tokens)
+                questions = questions_of_different_lengths(streams, turn)
+                of_bare = bare.tokens_per_second(questions, max_tokens)
                 of_stack = asyncio.run(stack_tokens_per_second(tree.api, questions, max_tokens))
                 print(f"{'warm-up' if turn == 0 else turn}: bare {of_bare}, stack {of_stack}", file=sys.stderr)
                 if turn:
@@ -116,8 +115,7 @@ def measure(model: Path, streams: int, repeats: int, max_tokens: int) -> dict[st
             tree.stop()
     return {
         "streams": streams,
-        "prompt_tokens": [len(prompt) for prompt in prompts],
-        "tokens": {"bare": pairs[0][0][0], "stack": pairs[0][1][0]},
+        "tokens": {"bare": sum(of_bare[0] for of_bare, _ in pairs), "stack": sum(of_stack[0] for _, of_stack in pairs)},
         "bare_tokens_per_second": statistics.median(rate for (_, rate), _ in pairs),
         "stack_tokens_per_second": statistics.median(rate for _, (_, rate) in pairs),
         "ratio": statistics.median(stack / bare for (_, bare), (_, stack) in pairs),
