@@ -164,8 +164,9 @@ class Engine(Section):
     """Bound of prompt + output for one request; absent, the model's own window."""
     prefill_chunk: Count = 256
     """Prompt tokens computed in one step while nothing else runs."""
-    prefill_chunk_busy: Count = 64
-    """Prompt tokens computed in one step while streams are decoding: smaller keeps their pace."""
+    target_inter_token_ms: Count = 100
+    """Prompts are computed beside running streams in pieces that keep the time between two tokens about this, or at
+    about twice what the streams take by themselves, whichever is longer."""
     speculation: Literal["auto", "off"] = "auto"
     """Drafts from the row's own text, verified in the batch; `auto` drafts where it pays. Never changes an output."""
     prefix_cache_ram_bytes: Annotated[int, Field(ge=0)] = 2 * 1024 * 1024 * 1024

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from .batch import NOTHING_FOUND, Batch, Found, RowSpec, Sampled
 from .link import Command, Finish, Inbound, Link, OwnedEvent, Owner, OwnerGone, Reading, Stop
+from .pace import PrefillPace
 from .protocol import (
     Cancel,
     Finished,
@@ -53,17 +54,29 @@ class Request:
         return len(self.submit.emitted) + self.tokens
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step under way: what it computes, for which requests, and since when."""
+
+    pieces: list[tuple[Request, Chunk]]
+    launched_at: float
+
+
 class EngineLoop:
     """Owns the scheduler and the batch. `run` returns after `Stop`, or after `Finish` once there is no work."""
 
-    def __init__(self, link: Link, scheduler: Scheduler, batch: Batch, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, link: Link, scheduler: Scheduler, batch: Batch, pace: PrefillPace, clock: Callable[[], float]
+    ) -> None:
         self._link = link
         self._scheduler = scheduler
         self._batch = batch
+        self._pace = pace
         self._clock = clock
         self._requests: dict[str, Request] = {}
         self._outbox: list[OwnedEvent] = []
-        self._under_way: deque[list[tuple[Request, Chunk]]] = deque()
+        self._under_way: deque[_Step] = deque()
+        self._collected_at = clock()
         self._finishing = False
         self._steps = 0
         self._busy_s = 0.0
@@ -166,7 +179,8 @@ class EngineLoop:
             self._admit(row_id)
         chunks = self._scheduler.plan(self._clock())
         if chunks:
-            self._under_way.append([(self._requests[chunk.id], chunk) for chunk in chunks])
+            pieces = [(self._requests[chunk.id], chunk) for chunk in chunks]
+            self._under_way.append(_Step(pieces, launched_at=self._clock()))
             self._tell_what_is_under_way()
             self._batch.launch(chunks)
             self._scheduler.apply(chunks)
@@ -181,7 +195,9 @@ class EngineLoop:
         self._tell_what_is_under_way()
         drawn = self._batch.collect(leave)
         while len(self._under_way) > leave:
-            for request, chunk in self._under_way.popleft():
+            step = self._under_way.popleft()
+            self._learn_pace(step)
+            for request, chunk in step.pieces:
                 self._computed_tokens += chunk.count
                 self._report_prefill(request, chunk)
         for sampled in drawn:
@@ -191,13 +207,21 @@ class EngineLoop:
             self._batch.collect(leave=0)
             self._under_way.clear()
 
+    def _learn_pace(self, step: _Step) -> None:
+        """A step began when it was launched or, if that was later, when the one before it was over."""
+        now = self._clock()
+        seconds, self._collected_at = now - max(step.launched_at, self._collected_at), now
+        prompt_tokens = sum(chunk.count for request, chunk in step.pieces if chunk.start < request.known)
+        decoding = sum(chunk.start >= request.known for request, chunk in step.pieces)
+        self._pace.observe(seconds, decoding, prompt_tokens)
+
     def _tell_what_is_under_way(self) -> None:
         """How long the next call may take depends on it, and that call may be the one that never returns."""
         self._link.reading = dataclasses.replace(self._link.reading, step_tokens=self._tokens_under_way)
 
     @property
     def _tokens_under_way(self) -> int:
-        return sum(chunk.count for chunks in self._under_way for _, chunk in chunks)
+        return sum(chunk.count for step in self._under_way for _, chunk in step.pieces)
 
     def _admit(self, row_id: str) -> None:
         request = self._requests[row_id]

@@ -56,21 +56,17 @@ class Chunk:
     draws: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkSizes:
-    """Prompt tokens of one step: while nothing decodes, and while streams would feel the pause."""
-
-    idle: int
-    busy: int
-
-
 class Scheduler:
-    """Rows waiting and running. `plan` decides; `apply` records it, before anything can end one of its rows."""
+    """Rows waiting and running. `plan` decides; `apply` records it, before anything can end one of its rows.
 
-    def __init__(self, max_running: int, max_waiting: int, chunks: ChunkSizes) -> None:
+    `chunk_size(decoding, prefilling)` says how many prompt tokens a step may compute beside so many streams, when so
+    many rows want some.
+    """
+
+    def __init__(self, max_running: int, max_waiting: int, chunk_size: Callable[[int, int], int]) -> None:
         self._max_running = max_running
         self._max_waiting = max_waiting
-        self._chunks = chunks
+        self._chunk_size = chunk_size
         self._waiting: dict[str, Row] = {}
         self._running: dict[str, Row] = {}
 
@@ -123,8 +119,8 @@ class Scheduler:
         """What the next step computes at monotonic time `now`, in seconds; decoding rows first."""
         rows = self._running.values()
         decode = [Chunk(row.id, row.computed, 1, row.budget - row.drawn) for row in rows if row.decodes]
-        size = self._chunks.busy if decode else self._chunks.idle
-        return (*decode, *self._fill(size, (row for row in rows if row.prefill_left), now))
+        prefill = [row for row in rows if row.prefill_left]
+        return (*decode, *self._fill(self._chunk_size(len(decode), len(prefill)), prefill, now))
 
     def apply(self, chunks: Iterable[Chunk]) -> None:
         """Record that these chunks are being computed."""

@@ -25,8 +25,9 @@ from .batch import Batch
 from .errors import FrameError, ModelError
 from .link import Command, Finish, Link, OwnedEvent, Owner, OwnerGone, Stop
 from .loop import EngineLoop
+from .pace import PrefillPace
 from .protocol import Drain, Draining, FromEngine, Heartbeat, Limits, Phase, Ready, RequestEvent, StepEvents
-from .scheduler import ChunkSizes, Scheduler
+from .scheduler import Scheduler
 from .wire import encode, reader_of_requests
 
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
@@ -85,9 +86,9 @@ class EngineServer:
         try:
             settings = self._settings.engine
             batch = self._load()
-            chunks = ChunkSizes(idle=settings.prefill_chunk, busy=settings.prefill_chunk_busy)
-            scheduler = Scheduler(settings.max_running, settings.max_waiting, chunks)
-            EngineLoop(self._link, scheduler, batch, time.monotonic).run()
+            pace = PrefillPace(settings.prefill_chunk, settings.target_inter_token_ms / 1000)
+            scheduler = Scheduler(settings.max_running, settings.max_waiting, pace.chunk)
+            EngineLoop(self._link, scheduler, batch, pace, time.monotonic).run()
             batch.close()
         except ModelError as error:
             log.error("unusable", error=str(error))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stoker.config import Simulated
 from stoker.engine.link import Command, Inbound, Link, OwnedEvent, OwnerGone, Stop
 from stoker.engine.loop import EngineLoop
+from stoker.engine.pace import PrefillPace
 from stoker.engine.protocol import (
     Cancel,
     Finished,
@@ -25,7 +26,7 @@ from stoker.engine.protocol import (
     Submit,
     Tokens,
 )
-from stoker.engine.scheduler import ChunkSizes, Scheduler
+from stoker.engine.scheduler import Scheduler
 from stoker.engine.simulated import END_OF_TEXT, SimulatedBatch
 
 LIMITS = Limits(max_running=4, max_waiting=8, context_tokens=1000)
@@ -38,12 +39,14 @@ class Bench:
         self.script = list(script)
         self.events: list[OwnedEvent] = []
         self.batch = SimulatedBatch(Simulated(step_s=0), LIMITS, epoch=1)
-        self.scheduler = Scheduler(LIMITS.max_running, LIMITS.max_waiting, ChunkSizes(64, 16))
+        self.scheduler = Scheduler(
+            LIMITS.max_running, LIMITS.max_waiting, lambda decoding, prefilling: 16 if decoding else 64
+        )
         self.link = _ScriptedLink(self)
 
     def run(self) -> dict[str, list[RequestEvent]]:
         """All events, by request."""
-        EngineLoop(self.link, self.scheduler, self.batch, time.monotonic).run()
+        EngineLoop(self.link, self.scheduler, self.batch, PrefillPace(32, 0.1), time.monotonic).run()
         by_request: dict[str, list[RequestEvent]] = {}
         for owned in self.events:
             by_request.setdefault(owned.event.id, []).append(owned.event)

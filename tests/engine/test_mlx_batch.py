@@ -20,6 +20,7 @@ from stoker.engine.grammar import GrammarCompiler
 from stoker.engine.link import Command, Inbound, Link, OwnedEvent, Stop
 from stoker.engine.loop import EngineLoop
 from stoker.engine.mlx_batch import MlxBatch
+from stoker.engine.pace import PrefillPace
 from stoker.engine.protocol import (
     Cancel,
     Finished,
@@ -34,7 +35,7 @@ from stoker.engine.protocol import (
 )
 from stoker.engine.ragged import RaggedModel
 from stoker.engine.ragged_attention import hook_attention
-from stoker.engine.scheduler import ChunkSizes, Scheduler
+from stoker.engine.scheduler import Scheduler
 from stoker.engine.speculative import MAX_DRAFT
 from tests.tiny_models import END_OF_TEXT, make_tiny_llama
 
@@ -101,7 +102,9 @@ class Run:
 
     def __init__(self, batch: MlxBatch, script: Sequence[Sequence[Inbound]]) -> None:
         self.events: list[OwnedEvent] = []
-        self.scheduler = Scheduler(LIMITS.max_running, LIMITS.max_waiting, ChunkSizes(idle=32, busy=8))
+        self.scheduler = Scheduler(
+            LIMITS.max_running, LIMITS.max_waiting, lambda decoding, prefilling: 8 if decoding else 32
+        )
         pending = list(script)
 
         class Scripted(Link):
@@ -111,7 +114,7 @@ class Run:
                 return [Stop()] if wait else []
 
         link = Scripted(deliver=self.events.extend, announce=lambda model, limits: None)
-        EngineLoop(link, self.scheduler, batch, time.monotonic).run()
+        EngineLoop(link, self.scheduler, batch, PrefillPace(32, 0.1), time.monotonic).run()
 
     def tokens(self, name: str) -> list[int]:
         return [i for o in self.events if isinstance(o.event, Tokens) and o.event.id == name for i in o.event.ids]

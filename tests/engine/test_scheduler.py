@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from stoker.engine.scheduler import Chunk, ChunkSizes, Row, Scheduler
+from stoker.engine.scheduler import Chunk, Row, Scheduler
 
-SIZES = ChunkSizes(idle=64, busy=16)
+IDLE, BUSY = 64, 16
 
 
 def admit_all(schedule: Scheduler, held: str = "") -> list[str]:
@@ -26,7 +26,7 @@ def step(schedule: Scheduler, now: float = 0.0) -> tuple[Chunk, ...]:
 
 
 def scheduler(max_running: int = 4, max_waiting: int = 8) -> Scheduler:
-    return Scheduler(max_running, max_waiting, SIZES)
+    return Scheduler(max_running, max_waiting, lambda decoding, prefilling: BUSY if decoding else IDLE)
 
 
 def row(name: str, known: int, budget: int = 10, arrived_at: float = 0.0) -> Row:
@@ -54,7 +54,7 @@ def test_chunks_shrink_while_streams_decode() -> None:
     schedule.add(row("stream", known=1))
     step(schedule)
     schedule.add(row("long", known=1000))
-    assert step(schedule) == (piece("stream", 1, 1, draws=9), piece("long", 0, SIZES.busy))
+    assert step(schedule) == (piece("stream", 1, 1, draws=9), piece("long", 0, BUSY))
 
 
 def test_short_prompts_share_a_step_and_go_before_a_long_one() -> None:
@@ -146,7 +146,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         assert len({chunk.id for chunk in chunks}) == len(chunks)
         pieces = [chunk for chunk in chunks if chunk.start < self.lengths[chunk.id][0]]
         decodes = len(pieces) < len(chunks)
-        assert sum(chunk.count for chunk in pieces) <= (SIZES.busy if decodes else SIZES.idle)
+        assert sum(chunk.count for chunk in pieces) <= (BUSY if decodes else IDLE)
         for chunk in chunks:
             known, budget = self.lengths[chunk.id]
             assert chunk.count > 0
@@ -199,4 +199,4 @@ def test_every_row_ends_in_a_bounded_number_of_steps(lengths: list[tuple[int, in
                 schedule.remove(chunk.id)
                 del left[chunk.id]
         steps += 1
-        assert steps <= sum(known // SIZES.busy + budget + 2 for known, budget in lengths)
+        assert steps <= sum(known // BUSY + budget + 2 for known, budget in lengths)
