@@ -28,12 +28,13 @@ async def leave(rig: Rig, number: int, patience_s: float, stream: bool) -> None:
                     pass
 
 
-async def read_slowly(rig: Rig, number: int) -> str:
+async def read_slowly(rig: Rig, number: int, begun: asyncio.Event) -> str:
     async with rig.post(ask(f"Reader {number}", stream=True)) as response:
         stream = events(response)
         text = ""
         for _ in range(5):
             text += await text_of(stream, at_least=5)
+            begun.set()
             await asyncio.sleep(0.2)
         return text + await text_of(stream)
 
@@ -58,12 +59,15 @@ async def test_after_a_storm_everybody_was_answered_and_nothing_is_left(make_rig
         max_waiting=8,
     )
     await rig.start()
-    expected = await asyncio.gather(*(read_slowly(rig, number) for number in range(SLOW_READERS)))
+    begun = [asyncio.Event() for _ in range(SLOW_READERS)]
+    expected = await asyncio.gather(*(read_slowly(rig, number, event) for number, event in enumerate(begun)))
     assert rig.service is not None
     files = psutil.Process(rig.service.pid).num_fds()
     chance = random.Random(5)
-    readers = [asyncio.create_task(read_slowly(rig, number)) for number in range(SLOW_READERS)]
-    await rig.until_metric("stoker_requests_running", SLOW_READERS)
+    begun = [asyncio.Event() for _ in range(SLOW_READERS)]
+    readers = [asyncio.create_task(read_slowly(rig, number, event)) for number, event in enumerate(begun)]
+    # Who waits may have to give way to others; who has begun may not.
+    await asyncio.gather(*(event.wait() for event in begun))
     leavers = [
         asyncio.create_task(leave(rig, number, chance.uniform(0.01, 2.0), stream=chance.random() < 0.7))
         for number in range(LEAVERS)
