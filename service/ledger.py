@@ -251,7 +251,9 @@ class Ledger:
     def _condemn(self, entry: Entry) -> None:
         """End it, and whatever else that asks for the same."""
         self._fingerprints.add(entry.order)
-        log.error("request_quarantined", request=entry.order.id, place=entry.place, prompt=len(entry.order.prompt))
+        log.error(
+            "request_quarantined", request=entry.order.id, place=entry.place, prompt_tokens=len(entry.order.prompt)
+        )
         message = (
             "the engine crashed each time it computed this request, so it was ended alone; change it, or see the log"
         )
