@@ -5,14 +5,18 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 1. `protocol`   the words it speaks, as frozen structs (no MLX);
 2. `wire`       how those words become frames on a Unix socket;
 3. `client`     the other end of the socket, for the service and the watchdog;
-4. `scheduler`  which rows prefill, decode or leave in the next step (pure);
-5. `batch`      the rows on MLX: ragged prefill and decode, one forward pass for all;
-6. `sampling`   the next token of every row, as a function of (seed, position);
-   `speculative` drafts what a row says next and how much of it to verify, `grammar` says what it may say (no MLX);
-   `blocks` says which KV is kept for which tokens, `misses` why not more, and `kv_disk` keeps it in files (no MLX);
-7. `loop`       receive -> schedule -> forward -> send, on the one thread that touches MLX;
-8. `server`     the process around the loop: socket, heartbeats, signals;
-9. `simulated`  a deterministic loop with injectable faults that speaks the same protocol.
+4. `scheduler`  which tokens of which rows the next step computes (pure), `pace` how many of a prompt beside streams;
+5. `batch`      the contract of whatever turns rows into tokens, and `mlx_batch`, which does it on MLX:
+   `ragged` runs rows of different lengths in one pass, `ragged_attention` each over its own and its shared KV,
+   `prefix_cache` lets rows begin with KV that is known; `blocks` says which KV is kept for which tokens, `misses` why
+   not more, and `kv_disk` keeps it in files (no MLX);
+6. `sampling`   the next token of every row, as a function of (seed, position); `adjustments` changes logits before;
+   `drafting` asks `speculative` what a row may say next and how much of it to verify, `grammar` what it may say
+   (no MLX in these three);
+7. `loop`       receive -> schedule -> launch -> collect -> send, on the one thread that touches MLX; `request` is one
+   request in it, `link` what passes between the two threads;
+8. `server`     the process around the loop: socket, heartbeats, signals; `loading` makes the batch;
+9. `simulated`  a deterministic batch with injectable faults for the same loop.
 
 Beside them, for the processes that start an engine: `models` (fetch, check, list, convert and remove models; `pull`
 and `demo_model` do the fetching, `conversion` and `quantize` the converting, `model_files` reads headers, `progress`

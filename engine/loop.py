@@ -11,47 +11,23 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .batch import NOTHING_FOUND, Batch, Found, RowSpec, Sampled
+from .batch import Batch, RowSpec, Sampled
 from .link import Command, Finish, Inbound, Link, OwnedEvent, Owner, OwnerGone, Reading, Stop
 from .pace import PrefillPace
 from .protocol import (
     Cancel,
     Finished,
     FinishReason,
-    Prefill,
     RejectCode,
     Rejected,
     RequestEvent,
     Submit,
-    Timings,
-    Tokens,
 )
+from .request import Request
 from .scheduler import Chunk, Row, Scheduler
 
 MEMORY_READING_PERIOD_S = 0.25
 INTEGRITY_PERIOD_S = 60.0
-
-
-@dataclass(slots=True)
-class Request:
-    """A request that was taken: its submission, its owner, and what happened so far."""
-
-    owner: Owner
-    submit: Submit
-    arrived_at: float
-    admitted_at: float | None = None
-    prefilled_at: float | None = None
-    found: Found = NOTHING_FOUND
-    tokens: int = 0
-    """Tokens produced in this incarnation."""
-
-    @property
-    def known(self) -> int:
-        return len(self.submit.prompt) + len(self.submit.emitted)
-
-    @property
-    def position(self) -> int:
-        return len(self.submit.emitted) + self.tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,49 +201,24 @@ class EngineLoop:
 
     def _admit(self, row_id: str) -> None:
         request = self._requests[row_id]
-        request.admitted_at = self._clock()
-        request.found = self._batch.add(row_id)
-        self._scheduler.found(row_id, request.found.tokens)
-        self._emit_prefill(request, request.found.tokens)
+        found = self._batch.add(row_id)
+        self._scheduler.found(row_id, found.tokens)
+        self._emit(request, request.admitted(found, self._clock()))
 
     def _hand_out(self, sampled: Sampled) -> None:
         request = self._requests.get(sampled.id)
         if request is None:
             return
         self._scheduler.credit(sampled.id, len(sampled.tokens) - 1)
-        stops = request.submit.stop_ids
-        count = next((i for i, token in enumerate(sampled.tokens) if token in stops), len(sampled.tokens))
-        if count:
-            logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
-            self._emit(request, Tokens(sampled.id, request.position, sampled.tokens[:count], logprobs))
-            request.tokens += count
-        if count < len(sampled.tokens):
-            self._finish(sampled.id, FinishReason.STOP)
-        elif request.position == request.submit.max_tokens:
-            self._finish(sampled.id, FinishReason.LENGTH)
+        tokens, reason = request.take(sampled)
+        if tokens is not None:
+            self._emit(request, tokens)
+        if reason is not None:
+            self._finish(sampled.id, reason)
 
     def _report_prefill(self, request: Request, chunk: Chunk) -> None:
-        if self._requests.get(chunk.id) is not request or chunk.start >= request.known:
-            return
-        done = chunk.start + chunk.count
-        if done == request.known:
-            request.prefilled_at = self._clock()
-        self._emit_prefill(request, done)
-
-    def _emit_prefill(self, request: Request, done: int) -> None:
-        found = request.found
-        self._emit(
-            request,
-            Prefill(
-                request.submit.id,
-                done=done,
-                total=request.known,
-                cached=found.tokens,
-                tier=found.tier,
-                miss=found.miss,
-                diverged_at=found.diverged_at,
-            ),
-        )
+        if self._requests.get(chunk.id) is request and chunk.start < request.known:
+            self._emit(request, request.computed(chunk.start + chunk.count, self._clock()))
 
     def _cancel(self, request_id: str) -> None:
         if request_id in self._requests:
@@ -275,23 +226,12 @@ class EngineLoop:
 
     def _finish(self, request_id: str, reason: FinishReason) -> None:
         request = self._forget(request_id)
-        self._emit(request, Finished(request_id, reason, self._timings(request)))
+        self._emit(request, Finished(request_id, reason, request.timings(self._clock())))
 
     def _forget(self, request_id: str) -> Request:
         self._scheduler.remove(request_id)
         self._batch.remove(request_id)
         return self._requests.pop(request_id)
-
-    def _timings(self, request: Request) -> Timings:
-        now = self._clock()
-        admitted_at = request.admitted_at if request.admitted_at is not None else now
-        prefilled_at = request.prefilled_at if request.prefilled_at is not None else admitted_at
-        return Timings(
-            queue_s=admitted_at - request.arrived_at,
-            prefill_s=prefilled_at - admitted_at,
-            decode_s=now - prefilled_at,
-            computed_tokens=request.known - request.found.tokens if request.prefilled_at is not None else 0,
-        )
 
     def _emit(self, request: Request, event: RequestEvent) -> None:
         self._outbox.append(OwnedEvent(request.owner, event))

@@ -1,0 +1,81 @@
+"""One request inside the engine, from its submission to its end: what happened to it, and the words about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .batch import NOTHING_FOUND, Found, Sampled
+from .link import Owner
+from .protocol import FinishReason, Prefill, Submit, Timings, Tokens
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that was taken. Times are on the monotonic clock, in seconds."""
+
+    owner: Owner
+    submit: Submit
+    arrived_at: float
+    _admitted_at: float | None = None
+    _prefilled_at: float | None = None
+    _found: Found = NOTHING_FOUND
+    _drawn: int = 0
+    """Tokens handed out in this incarnation."""
+
+    @property
+    def known(self) -> int:
+        """Tokens of the sequence it came with."""
+        return len(self.submit.prompt) + len(self.submit.emitted)
+
+    @property
+    def position(self) -> int:
+        """Of its next token in the whole output."""
+        return len(self.submit.emitted) + self._drawn
+
+    def admitted(self, found: Found, now: float) -> Prefill:
+        """It runs from now on, and this much of its sequence was known already."""
+        self._admitted_at = now
+        self._found = found
+        return self._prefill(found.tokens)
+
+    def computed(self, done: int, now: float) -> Prefill:
+        """The first `done` tokens of its sequence are in the KV cache."""
+        if done == self.known:
+            self._prefilled_at = now
+        return self._prefill(done)
+
+    def take(self, sampled: Sampled) -> tuple[Tokens | None, FinishReason | None]:
+        """What is to be said of these new tokens, and whether they end it; nothing after a stop id counts."""
+        stops = self.submit.stop_ids
+        count = next((i for i, token in enumerate(sampled.tokens) if token in stops), len(sampled.tokens))
+        tokens = None
+        if count:
+            logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
+            tokens = Tokens(self.submit.id, self.position, sampled.tokens[:count], logprobs)
+            self._drawn += count
+        if count < len(sampled.tokens):
+            return tokens, FinishReason.STOP
+        return tokens, FinishReason.LENGTH if self.position == self.submit.max_tokens else None
+
+    def timings(self, now: float) -> Timings:
+        """Where its time went until now."""
+        admitted_at = self._admitted_at if self._admitted_at is not None else now
+        prefilled_at = self._prefilled_at if self._prefilled_at is not None else admitted_at
+        return Timings(
+            queue_s=admitted_at - self.arrived_at,
+            prefill_s=prefilled_at - admitted_at,
+            decode_s=now - prefilled_at,
+            computed_tokens=self.known - self._found.tokens if self._prefilled_at is not None else 0,
+        )
+
+    def _prefill(self, done: int) -> Prefill:
+        found = self._found
+        return Prefill(
+            self.submit.id,
+            done=done,
+            total=self.known,
+            cached=found.tokens,
+            tier=found.tier,
+            miss=found.miss,
+            diverged_at=found.diverged_at,
+        )
