@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 
+import structlog
 import uvloop
 
 from ..config import ServiceProcess
-from ..process import configure_logging, read_settings
+from ..process import EXIT_UNUSABLE, configure_logging, read_settings
 from .app import Service
+from .auth import KeyFileError
+
+log = structlog.get_logger(__name__)
 
 
 def main(argv: list[str]) -> int:
@@ -17,7 +21,12 @@ def main(argv: list[str]) -> int:
     configure_logging("service")
 
     async def serve() -> int:
-        return await Service(settings).run()
+        try:
+            service = Service(settings)
+        except KeyFileError as error:
+            log.error("unusable", error=str(error))
+            return EXIT_UNUSABLE
+        return await service.run()
 
     return uvloop.run(serve())
 

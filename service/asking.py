@@ -9,6 +9,7 @@ from typing import Any
 
 from ..engine.protocol import Grammar, GrammarKind
 from .answering import Plan
+from .canonical import canonical
 from .context import Context
 from .conversation import Conversation, Tool
 from .errors import InvalidValue, UnsupportedParameter
@@ -48,7 +49,8 @@ class Ask:
 async def plan(context: Context, ask: Ask, arrived_at: float) -> Plan:
     """Raises the `InvalidRequest` that names what cannot be."""
     model = context.text.model
-    conversation = ask.conversation if ask.tool_choice.mode != NONE else replace(ask.conversation, tools=())
+    conversation = canonical(ask.conversation, context.server.canonical)
+    conversation = conversation if ask.tool_choice.mode != NONE else replace(conversation, tools=())
     if conversation.tools and model.markup.call is None:
         raise UnsupportedParameter("this model's chat template knows no tools; leave them out", param="tools")
     markup, grammar = model.markup, ask.grammar

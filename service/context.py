@@ -10,6 +10,7 @@ from aiohttp import web
 
 from ..config import ServiceProcess
 from .admission import Conditions
+from .auth import Keys
 from .caller import caller_of
 from .door import Door
 from .entry import Order, Receiver
@@ -28,6 +29,7 @@ class Context:
 
     def __init__(self, settings: ServiceProcess, ledger: Ledger, text: TextWorker, metrics: Metrics) -> None:
         self.server = settings.server
+        self.keys = None if settings.server.api_keys is None else Keys.read(settings.server.api_keys)
         self.admin_token_sha256 = settings.admin_token_sha256
         self.model_name = settings.engine.model_name
         self.ledger = ledger

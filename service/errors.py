@@ -110,6 +110,13 @@ class BodyTooLarge(InvalidRequest):
     code = "request_too_large"
 
 
+class InvalidApiKey(InvalidRequest):
+    """Who asks did not show a key that is known here."""
+
+    status = 401
+    code = "invalid_api_key"
+
+
 class ModelNotFound(InvalidRequest):
     """The named model is not served here."""
 

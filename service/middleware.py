@@ -13,6 +13,7 @@ from .anthropic import errors as anthropic
 from .context import CONTEXT
 from .errors import BodyTooLarge, InternalError, MethodNotAllowed, RouteNotFound, ServiceError, ShuttingDown
 
+GUARDED_PATHS = "/v1/"
 ANTHROPIC_PATHS = "/v1/messages"
 PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
 CLIENT_GONE = 499
@@ -66,6 +67,9 @@ def as_service_error(request: web.Request, error: Exception) -> ServiceError:
 
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
+        keys = request.app[CONTEXT].keys
+        if keys is not None and request.path.startswith(GUARDED_PATHS):
+            keys.check(request.headers)
         return await handler(request)
     except ConnectionResetError:
         raise

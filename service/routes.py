@@ -11,17 +11,23 @@ from .context import CONTEXT, Context
 from .internal import put_shed
 from .middleware import answer_for_everything, name_the_request
 from .openai.chat import chat_completions
+from .openai.completions import completions
 from .openai.models import model, models
+from .openai.responses import STORE, responses
+from .openai.responses_store import ResponseStore
 
 
 def make_app(context: Context) -> web.Application:
     """The whole API."""
     app = web.Application(middlewares=[answer_for_everything], client_max_size=context.server.max_body_bytes)
     app[CONTEXT] = context
+    app[STORE] = ResponseStore()
     app.on_response_prepare.append(name_the_request)
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat_completions),
+            web.post("/v1/completions", completions),
+            web.post("/v1/responses", responses),
             web.post("/v1/messages", messages),
             web.post("/v1/messages/count_tokens", count_tokens),
             web.get("/v1/models", models),

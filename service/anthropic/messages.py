@@ -9,6 +9,7 @@ from aiohttp import web
 
 from ..answering import admitted, answering
 from ..asking import AUTO, NONE, REQUIRED, Ask, ToolChoice, json_grammar, plan
+from ..canonical import canonical
 from ..context import CONTEXT, Context
 from ..errors import EngineLoading
 from ..middleware import MODEL, REQUEST_ID
@@ -46,7 +47,8 @@ async def count_tokens(request: web.Request) -> web.Response:
     if not context.text.ready:
         raise EngineLoading("the tokenizer is still loading; try again in a moment")
     choice = _tool_choice(asked)
-    conversation = asked.conversation if choice.mode != NONE else replace(asked.conversation, tools=())
+    conversation = canonical(asked.conversation, context.server.canonical)
+    conversation = conversation if choice.mode != NONE else replace(conversation, tools=())
     prompt = await context.text.render(conversation)
     return web.json_response({"input_tokens": len(prompt.ids)})
 

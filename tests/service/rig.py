@@ -19,6 +19,7 @@ import psutil
 from stoker.config import Engine, EngineEndpoint, EngineProcess, Server, ServiceProcess, Simulated
 
 DEADLINE_S = 20.0
+CHAT = "/v1/chat/completions"
 POLL_S = 0.01
 ADMIN_TOKEN = "a token of the tree"
 
@@ -183,11 +184,13 @@ class Rig:
                 return
 
     @contextlib.asynccontextmanager
-    async def post(self, body: dict[str, Any] | bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def post(
+        self, body: dict[str, Any] | bytes, path: str = CHAT, headers: dict[str, str] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as http,
-            http.post(self.url + "/v1/chat/completions", data=data) as response,
+            http.post(self.url + path, data=data, headers=headers) as response,
         ):
             yield response
 
