@@ -1,8 +1,9 @@
 """The bare loop to compare with: mlx-lm's own `BatchGenerator`, nothing around it.
 
-A process of its own, so that it starts with OpenBLAS preloaded as Stoker's engine does. It reads lines of JSON
-{questions, max_tokens} from standard input and answers each with {tokens, seconds}: how many tokens all streams made
-and how long that took, from the moment the prompts were known as token ids.
+A process of its own, so that it starts with OpenBLAS preloaded as Stoker's engine does. It reads lines of JSON from
+standard input, {questions, max_tokens} or {prompts, max_tokens} (token ids; no end of text), and answers each with
+{tokens, seconds}: how many tokens all streams made and how long that took, from the moment the prompts were known as
+token ids.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ def main() -> None:
     stop = [[token] for token in tokenizer.eos_token_ids]
     for line in sys.stdin:
         request = json.loads(line)
-        prompts = [
-            tokenizer.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True)
-            for question in request["questions"]
-        ]
-        print(json.dumps(run(model, stop, prompts, request["max_tokens"])), flush=True)
+        if "prompts" in request:
+            result = run(model, [], request["prompts"], request["max_tokens"])
+        else:
+            prompts = [
+                tokenizer.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True)
+                for question in request["questions"]
+            ]
+            result = run(model, stop, prompts, request["max_tokens"])
+        print(json.dumps(result), flush=True)
 
 
 def run(model: Any, stop: list[list[int]], prompts: list[list[int]], max_tokens: int) -> dict[str, float]:

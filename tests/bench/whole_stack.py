@@ -54,10 +54,17 @@ class BareLoop:
         )
 
     def tokens_per_second(self, questions: list[str], max_tokens: int) -> tuple[int, float]:
-        """Tokens made, and their rate."""
+        """Tokens made of answers to these questions, and their rate."""
+        return self._ask({"questions": questions, "max_tokens": max_tokens})
+
+    def tokens_per_second_of(self, prompts: list[list[int]], max_tokens: int) -> tuple[int, float]:
+        """The same for prompts of token ids, each going on for `max_tokens`, whatever it says."""
+        return self._ask({"prompts": prompts, "max_tokens": max_tokens})
+
+    def _ask(self, request: dict[str, Any]) -> tuple[int, float]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"questions": questions, "max_tokens": max_tokens}) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         return answer["tokens"], answer["tokens"] / answer["seconds"]

@@ -22,7 +22,8 @@ T = TypeVar("T")
 class Recorder:
     """An `EngineListener` that keeps everything and wakes whoever waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
+        self._deadline_s = deadline_s
         self.readies: list[Ready] = []
         self.drainings: list[int] = []
         self.losses: list[str] = []
@@ -47,7 +48,7 @@ class Recorder:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` holds after something was heard."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(self._deadline_s):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
@@ -106,11 +107,12 @@ async def running_engine(
     engine: Engine,
     model_path: Path | None = None,
     command: tuple[str, ...] = ("-m", "stoker.engine"),
+    heard: Recorder | None = None,
 ) -> AsyncIterator[EngineUnderTest]:
     """An engine process that is ready, with a client; killed at the end if it still runs."""
     settings = settings_of(folder, engine, model_path)
     process = start_engine(folder, settings, command)
-    heard = Recorder()
+    heard = heard or Recorder()
     client = SocketEngineClient(settings.socket, heard)
     listening = asyncio.create_task(client.run())
     try:

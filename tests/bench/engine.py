@@ -1,0 +1,232 @@
+"""The engine by itself, over its socket: batches against a bare mlx-lm loop, prefix hits, rhythm beside a prefill.
+
+What is about scheduling runs without drafts, whose tokens come in bursts.
+
+Prints a table, or JSON. Run with
+
+    python -m tests.bench.engine MODEL_FOLDER [--only NAME …] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from stoker.config import Engine
+from stoker.engine.blas import preload_environment
+from stoker.engine.protocol import Finished, RequestEvent, Sampling, Submit, Tokens
+from tests.bench.whole_stack import BareLoop
+from tests.engine.processes import EngineUnderTest, Recorder, running_engine
+
+Figures = dict[str, float]
+VOCABULARY = 40_000
+
+
+class Clocked(Recorder):
+    """Remembers when each request's tokens came."""
+
+    def __init__(self) -> None:
+        super().__init__(deadline_s=300)
+        self.arrivals: dict[str, list[float]] = {}
+
+    def engine_event(self, event: RequestEvent) -> None:
+        if isinstance(event, Tokens):
+            self.arrivals.setdefault(event.id, []).extend([time.perf_counter()] * len(event.ids))
+        super().engine_event(event)
+
+
+class Bench:
+    """One engine process and what is asked of it; names are never used twice."""
+
+    def __init__(self, engine: EngineUnderTest, heard: Clocked) -> None:
+        self._engine = engine
+        self._heard = heard
+        self._count = 0
+
+    def submit(self, prompt: Sequence[int], max_tokens: int) -> str:
+        """Greedy, with no end of text."""
+        self._count += 1
+        name = f"request {self._count}"
+        self._engine.client.submit(Submit(name, list(prompt), [], Sampling(seed=0, temperature=0), max_tokens, []))
+        return name
+
+    def cancel(self, *names: str) -> None:
+        for name in names:
+            self._engine.client.cancel(name)
+
+    async def ended(self, *names: str) -> None:
+        await self._heard.until(
+            lambda: set(names) <= {event.id for event in self._heard.events if isinstance(event, Finished)}
+        )
+
+    async def first_token_s(self, prompt: Sequence[int]) -> float:
+        """Time to the first token of one prompt alone."""
+        began = time.perf_counter()
+        name = self.submit(prompt, 1)
+        await self.ended(name)
+        return self._heard.arrivals[name][0] - began
+
+    async def tokens_per_second(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> float:
+        """Output of all prompts at once, from their submission to the last token."""
+        began = time.perf_counter()
+        names = [self.submit(prompt, max_tokens) for prompt in prompts]
+        await self.ended(*names)
+        return sum(len(self._heard.arrivals[name]) for name in names) / (time.perf_counter() - began)
+
+    def gaps(self, name: str, since: float = 0.0, until: float = float("inf")) -> list[float]:
+        """Times between a request's tokens within a span of time."""
+        times = [at for at in self._heard.arrivals[name] if since <= at <= until]
+        return [later - earlier for earlier, later in itertools.pairwise(times)]
+
+    def first_at(self, name: str) -> float:
+        return self._heard.arrivals[name][0]
+
+
+def prompt_of(seed: int, tokens: int) -> list[int]:
+    source = random.Random(seed)
+    return [source.randrange(100, VOCABULARY) for _ in range(tokens)]
+
+
+async def with_engine(folder: Path, model: Path, engine: Engine, use: Callable[[Bench], Awaitable[Figures]]) -> Figures:
+    """Start an engine with OpenBLAS as the watchdog would, use it and end it."""
+    os.environ.update(preload_environment(os.environ))
+    heard = Clocked()
+    async with running_engine(folder, engine, model, heard=heard) as process:
+        bench = Bench(process, heard)
+        await bench.tokens_per_second([prompt_of(-1, 20)], 4)
+        return await use(bench)
+
+
+def against_a_bare_loop(model: Path) -> Figures:
+    """Output tokens a second of random prompts of 20 to 140 tokens, as a share of the bare loop's."""
+    figures: Figures = {}
+    bare = BareLoop(model)
+
+    async def compare(bench: Bench) -> Figures:
+        for streams in (1, 4, 8, 16):
+            ratios = []
+            for turn in range(3):
+                prompts = [prompt_of(1000 * turn + 10 * streams + i, 20 + 120 * i // streams) for i in range(streams)]
+                _, plain = await asyncio.to_thread(bare.tokens_per_second_of, prompts, 48)
+                ours = await bench.tokens_per_second(prompts, 48)
+                ratios.append(ours / plain)
+            figures[f"tokens/s at {streams} against a bare loop"] = statistics.median(ratios)
+        return figures
+
+    try:
+        return _in_an_engine(model, Engine(), compare)
+    finally:
+        bare.close()
+
+
+def prefix_hits(model: Path) -> Figures:
+    """Time to the first token behind a prefix of 1,500 tokens, as a share of a cold one's."""
+    shared = prompt_of(1, 1500)
+
+    async def in_ram(bench: Bench) -> Figures:
+        cold = await bench.first_token_s([*shared, *prompt_of(2, 20)])
+        warm = [await bench.first_token_s([*shared, *prompt_of(3 + i, 20)]) for i in range(3)]
+        return {"cold first token s": cold, "RAM hit / cold": statistics.median(warm) / cold}
+
+    async def on_disk(bench: Bench) -> Figures:
+        return {"disk hit s": await bench.first_token_s([*shared, *prompt_of(9, 20)])}
+
+    with tempfile.TemporaryDirectory() as folder:
+        # The first engine is killed, not asked to end: what is on disk is what it wrote while it ran.
+        figures = asyncio.run(with_engine(Path(folder), model, Engine(), in_ram))
+        disk = asyncio.run(with_engine(Path(folder), model, Engine(), on_disk))["disk hit s"]
+    return {**figures, "disk hit after kill -9 / cold": disk / figures["cold first token s"]}
+
+
+def rhythm_beside_a_prefill(model: Path) -> Figures:
+    """Four streams while a prompt of 3,000 tokens arrives, and a short prompt after it."""
+
+    async def measure(bench: Bench) -> Figures:
+        alone_s = await bench.first_token_s(prompt_of(1, 3000))
+        streams = [bench.submit(prompt_of(10 + i, 30), 1500) for i in range(4)]
+        await asyncio.sleep(8)
+        began = time.perf_counter()
+        long = bench.submit(prompt_of(2, 3000), 1)
+        await asyncio.sleep(3)
+        short_began = time.perf_counter()
+        short = bench.submit(prompt_of(3, 30), 1)
+        await bench.ended(long, short)
+        over = bench.first_at(long)
+        bench.cancel(*streams)
+        await bench.ended(*streams)
+        calm = [gap for name in streams for gap in bench.gaps(name, until=began)][len(streams) * 5 :]
+        beside = [gap for name in streams for gap in bench.gaps(name, began, over)]
+        return {
+            "longest pause s": max(beside),
+            "p95 inter-token / undisturbed": _p95(beside) / _p95(calm),
+            "long prompt / alone": (over - began) / alone_s,
+            "short prompt's first token s": bench.first_at(short) - short_began,
+            "short before long": float(bench.first_at(short) < over),
+        }
+
+    return _in_an_engine(model, Engine(speculation="off"), measure)
+
+
+def long_beside_short(model: Path) -> Figures:
+    """Time per token of seven short conversations beside one of 3,000 tokens, as a share of eight short ones'."""
+
+    async def measure(bench: Bench) -> Figures:
+        async def time_per_token(prompts: Sequence[Sequence[int]]) -> float:
+            names = [bench.submit(prompt, 160) for prompt in prompts]
+            await bench.ended(*names)
+            last_first = max(bench.first_at(name) for name in names)
+            return statistics.median(gap for name in names[1:] for gap in bench.gaps(name, since=last_first))
+
+        short = [prompt_of(i, 30) for i in range(8)]
+        await bench.first_token_s(prompt_of(99, 3000))
+        beside = await time_per_token([[*prompt_of(99, 3000), 5], *short[1:]])
+        return {"time per token beside a long one / short ones": beside / await time_per_token(short)}
+
+    return _in_an_engine(model, Engine(speculation="off"), measure)
+
+
+def _p95(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=20)[-1]
+
+
+def _in_an_engine(model: Path, engine: Engine, use: Callable[[Bench], Awaitable[Figures]]) -> Figures:
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(with_engine(Path(folder), model, engine, use))
+
+
+SCENARIOS: dict[str, Callable[[Path], Figures]] = {
+    "batches": against_a_bare_loop,
+    "prefix": prefix_hits,
+    "rhythm": rhythm_beside_a_prefill,
+    "long": long_beside_short,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    results: dict[str, Any] = {}
+    for name in options.only:
+        results[name] = SCENARIOS[name](options.model.resolve())
+        for what, value in results[name].items():
+            print(f"{what:50}{value:8.3f}", file=sys.stderr if options.json else sys.stdout, flush=True)
+    if options.json:
+        print(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()
