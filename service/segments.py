@@ -56,8 +56,13 @@ class SegmentReader:
             case Kind.CALL:
                 assert self._markup.call is not None, "it was found by its tag"
                 calls = read_calls(self._markup.call, text, self._tools)
-                broken = text.strip()
+                broken = "" if calls else self._without_tags(text).strip()
                 return calls or ([Text(broken)] if broken else [])
+
+    def _without_tags(self, text: str) -> str:
+        """In a call they were not tags, and in text they must not stand. What is left may make up another one."""
+        tag = next((tag for tag in self._markup.tags(Kind.TEXT) if tag in text), None)
+        return text if tag is None else self._without_tags(text.replace(tag, ""))
 
 
 def merged(segments: Iterable[Segment]) -> list[Segment]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .conversation import Conversation, ToolCall, Turn
@@ -12,7 +12,8 @@ from .conversation import Conversation, ToolCall, Turn
 
 def for_template(conversation: Conversation, short_call_ids: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Messages and options for `apply_chat_template`. Options that are not given leave the template its defaults."""
-    messages = [_message(turn, short_call_ids) for turn in _one_system(conversation.turns)]
+    names = {call.id: call.name for turn in conversation.turns for call in turn.calls}
+    messages = [_message(turn, names, short_call_ids) for turn in _one_system(conversation.turns)]
     options: dict[str, Any] = {}
     if conversation.tools:
         options["tools"] = [tool.as_function() for tool in conversation.tools]
@@ -31,7 +32,7 @@ def _one_system(turns: tuple[Turn, ...]) -> Iterator[Turn]:
     yield from turns[begin:]
 
 
-def _message(turn: Turn, short_call_ids: bool) -> dict[str, Any]:
+def _message(turn: Turn, names: Mapping[str, str], short_call_ids: bool) -> dict[str, Any]:
     message: dict[str, Any] = {"role": turn.role, "content": turn.text}
     if turn.reasoning:
         message["reasoning_content"] = turn.reasoning
@@ -39,8 +40,10 @@ def _message(turn: Turn, short_call_ids: bool) -> dict[str, Any]:
         message["tool_calls"] = [_call(call, short_call_ids) for call in turn.calls]
     if turn.call_id:
         message["tool_call_id"] = _call_id(turn.call_id, short_call_ids)
-    if turn.name:
-        message["name"] = turn.name
+    # Some templates want to know whose answer a tool's is.
+    name = turn.name or (names.get(turn.call_id) if turn.call_id else None)
+    if name:
+        message["name"] = name
     return message
 
 
