@@ -55,7 +55,7 @@ async def plan(context: Context, ask: Ask, arrived_at: float) -> Plan:
         raise UnsupportedParameter("this model's chat template knows no tools; leave them out", param="tools")
     markup, grammar = model.markup, ask.grammar
     if ask.tool_choice.mode == REQUIRED:
-        grammar = _forced(conversation.tools, ask.tool_choice.name)
+        grammar = forced_call(conversation.tools, ask.tool_choice.name)
         markup = Markup(call=FORCED)
     elif grammar is not None and conversation.tools:
         raise UnsupportedParameter(
@@ -91,7 +91,7 @@ def json_grammar(schema: dict[str, Any] | None) -> Grammar:
     return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))
 
 
-def _forced(tools: Sequence[Tool], name: str | None) -> Grammar:
+def forced_call(tools: Sequence[Tool], name: str | None) -> Grammar:
     """The whole answer is one call, whatever tags the model would have put around it."""
     offered = [tool for tool in tools if name is None or tool.name == name]
     if not offered:

@@ -78,6 +78,19 @@ def test_a_bad_value_is_told_with_its_key(paths: Paths, text: str, told: str) ->
     assert told in complaint(paths, text)
 
 
+def test_an_address_that_others_can_reach_needs_keys(paths: Paths) -> None:
+    told = complaint(paths, "[server]\nhost = '0.0.0.0'")
+    assert "`server`: `host` = 0.0.0.0 lets other machines in, and no `api_keys` say who may come" in told
+    paths.config.write_text("[server]\nhost = '0.0.0.0'\napi_keys = '~/keys'", encoding="utf-8")
+    assert load(None, paths).server.api_keys == Path.home() / "keys"
+    paths.config.write_text("[server]\nhost = 'localhost'", encoding="utf-8")
+    assert load(None, paths).server.api_keys is None
+
+
+def test_a_file_of_keys_is_found_from_anywhere(paths: Paths) -> None:
+    assert "absolute path" in complaint(paths, "[server]\napi_keys = 'keys'")
+
+
 def test_every_problem_is_told_at_once(paths: Paths) -> None:
     assert complaint(paths, "[server]\nport = -1\nprot = 1").count("; ") >= 1
 

@@ -118,7 +118,7 @@ async def test_errors_become_the_exceptions_of_the_official_library(client: Asyn
         await client.messages.create(model="tiny", max_tokens=1, messages=[{"role": "user", "content": [image]}])
     with pytest.raises(anthropic.BadRequestError, match=r"exceed context limit: \d+ \+ 40000 > 32768"):
         await client.messages.create(model="tiny", max_tokens=40_000, messages=MESSAGES, timeout=20)
-    with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: 40019 tokens > 32768 maximum"):
+    with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: 40018 tokens > 32768 maximum"):
         await client.messages.create(model="tiny", max_tokens=1, messages=[{"role": "user", "content": "x" * 40_000}])
     assert [model.id async for model in client.models.list()] == ["tiny"]
 

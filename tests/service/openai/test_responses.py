@@ -100,7 +100,6 @@ async def test_a_conversation_too_long_is_cut_only_where_that_is_asked_for(rig: 
 
 
 def test_items_become_turns_and_an_assistants_belong_together() -> None:
-    said = {"type": "output_text", "text": "Yes.", "annotations": []}
     items = [
         {"role": "developer", "content": "Be brief."},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look."}]},
