@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.service.byte_text import ByteText
-from stoker.service.conversation import Conversation, Turn
+from stoker.service.conversation import Conversation, Tool, ToolCall, Turn
 from stoker.service.errors import InvalidMessages, TextModelError
 from stoker.service.markup import Markup
 from stoker.service.model_text import load_model_text
+from stoker.service.sampling import Wishes
 from stoker.service.segments import Segment, SegmentReader, Text
 from stoker.service.text import TextModel, TextWorker
 from stoker.service.transcript import Transcript
+from tests.service.scripts import with_tools
 from tests.service.templates import with_template
 from tests.tiny_models import TURN_END, make_tiny_llama
 
@@ -67,6 +69,19 @@ def test_stop_ids_of_both_configurations_are_used(tmp_path: Path) -> None:
     folder = make_tiny_llama(tmp_path / "model", layers=1)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [65, 66]}))
     assert {65, 66, TURN_END} <= set(load_model_text(folder).stop_ids)
+
+
+def test_a_model_folder_says_how_calls_are_written_and_tokens_are_drawn(tiny_model: Path, tmp_path: Path) -> None:
+    model = load_model_text(with_tools(tiny_model, tmp_path / "tools"))
+    assert model.recommended == Wishes(temperature=0.25, top_k=7)
+    assert model.markup.call is not None
+    assert (model.markup.call.start, model.markup.call.end) == ("<tool_call>", "</tool_call>")
+    assert load_model_text(tiny_model).markup == Markup()
+    turns = (Turn("user", "x"), Turn("assistant", calls=(ToolCall("c", "look", '{"at": "y"}'),)), Turn("user", "z"))
+    asked = Conversation(turns, tools=(Tool("look", None, {"type": "object"}),))
+    text = written(model, model.render(asked).ids)
+    assert '"name": "look"' in text
+    assert '<tool_call>look {"at": "y"}</tool_call>' in text
 
 
 def test_a_template_that_refuses_names_the_messages(tiny_model: Path, tmp_path: Path) -> None:
