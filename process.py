@@ -6,6 +6,7 @@ the pipe closes and the child ends: this works on every Unix, where `PR_SET_PDEA
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -33,6 +34,19 @@ class LineFile(Protocol):
     def flush(self) -> None: ...
 
 
+class _LinesWhileTheyAreRead:
+    """Standard error, until nobody reads it: with its parent gone a child still finishes what it has promised."""
+
+    def write(self, line: str, /) -> int:
+        with contextlib.suppress(BrokenPipeError):
+            return sys.stderr.write(line)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            sys.stderr.flush()
+
+
 def read_settings(kind: type[S], argv: list[str]) -> S:
     """The settings whose JSON file is the only command-line argument."""
     (path,) = argv
@@ -49,7 +63,7 @@ def configure_logging(source: str, out: LineFile | None = None) -> None:
             structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, out or sys.stderr)),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, out or _LinesWhileTheyAreRead())),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(source=source)

@@ -7,8 +7,10 @@ import os
 import signal
 import time
 
+import aiohttp
 import pytest
 
+from tests.e2e.chatting import Chat, ask, chat_body
 from tests.e2e.conftest import ServeTree
 from tests.e2e.running import SIMULATED, RunningTree, get, gone, stoker, until_gone
 
@@ -32,6 +34,20 @@ def test_an_idle_tree_ends_at_once_and_leaves_nothing(tree: RunningTree, number:
 async def test_the_children_of_a_killed_watchdog_end_by_themselves(tree: RunningTree) -> None:
     pids = tree.pids()
     tree.stop(signal.SIGKILL)
+    await until_gone(*pids)
+
+
+async def test_answers_that_are_open_when_the_watchdog_is_killed_are_finished(serve_tree: ServeTree) -> None:
+    tree = serve_tree(SIMULATED + "[engine.simulated]\nstep_s = 0.02\n")
+    body = chat_body("Go on.", seed=7, max_tokens=80, stream=True)
+    undisturbed = await ask(tree.api, body)
+    pids = tree.pids()
+    chat = Chat(tree.api, body)
+    async with aiohttp.ClientSession() as http:
+        answer = asyncio.create_task(chat.run(http))
+        await chat.until(10)
+        tree.stop(signal.SIGKILL)
+        assert await answer == undisturbed
     await until_gone(*pids)
 
 
