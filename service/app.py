@@ -19,7 +19,7 @@ from .ledger import Ledger
 from .metrics import Metrics
 from .routes import make_app
 from .telemetry import LedgerTelemetry, LiveCollector
-from .text import TextWorker
+from .text_worker import TextWorker
 
 LEDGER_TICK_S = 0.25
 LAST_WORDS_S = 1.0

@@ -18,7 +18,7 @@ from .errors import ModelNotFound
 from .fairness import Caller
 from .ledger import Ledger
 from .metrics import Metrics
-from .text import TextWorker
+from .text_worker import TextWorker
 
 DEFAULT_MODEL = "default"
 """Always the name of the configured model, whatever it is."""

@@ -20,7 +20,8 @@ from stoker.service.markup import Markup
 from stoker.service.model_text import load_model_text
 from stoker.service.sampling import Wishes
 from stoker.service.segments import Segment, SegmentReader, Text
-from stoker.service.text import TextModel, TextWorker
+from stoker.service.text import TextModel
+from stoker.service.text_worker import TextWorker
 from stoker.service.transcript import Transcript
 from tests.service.scripts import with_tools
 from tests.service.templates import with_template
