@@ -9,7 +9,8 @@ It never evaluates an MLX array. Read in this order:
 3. `admission`   whether a request is taken, and how much it may write (pure); `door` acts on it for a `caller`;
 4. `conversation` what was asked, whatever the API; `canonical` takes out what changes each time (pure), `template`
                  puts it into the form that chat templates know (pure); `text` makes token ids of it and text of ids,
-                 `model_text` with a model's own tokenizer, `byte_text` for the simulated engine, off the loop in `text_worker`;
+                 `model_text` with a model's own tokenizer, `byte_text` for the simulated engine;
+                 `text_worker` does it off the event loop;
 5. `entry`       one request in flight; `ledger` holds all of them, and is where a resume happens; `turns` says who is
                  next, by `fairness` and `quarantine` (pure);
 6. `stream`      from the ledger, which never waits, to one client, which may;
