@@ -3,9 +3,9 @@
 It must outlive everything it watches, so it holds no request and waits for no child. Read in this order:
 
 1. `restart`       when a child that ended is started again (pure);
-2. `child`         one process: spawn, output, TERM -> deadline -> KILL, and `death`: how it ended;
+2. `child`         one process: spawn, output, TERM -> deadline -> KILL, and `death`: how and why it ended;
 3. `supervisor`    the state machine of one child, and its only writer;
-4. `engine_role`   what an engine child needs before it starts, and when it is ready;
+4. `engine_role`   what an engine child needs before it starts, when it is ready, and by `stall` when it is stuck;
 5. `service_role`  the same for the service;
 6. `door`          what is checked before the tree starts, and what is held while it runs;
 7. `tree`          startup -> run -> shutdown of all of them;
@@ -13,6 +13,7 @@ It must outlive everything it watches, so it holds no request and waits for no c
 9. `api`           the HTTP interface on loopback: status, metrics, restart;
 10. `client`       how the `stoker` command finds a running tree and talks to it.
 
-Beside them: `home` (files under `$STOKER_HOME`), `ports` (listening sockets), `log_output` (where every line of the
-tree goes), `metrics` (names, declared once), `table` (the status for people), `errors`.
+Beside them: `stacks` (what a stuck child was doing), `home` (files under `$STOKER_HOME`), `ports` (listening sockets),
+`log_output` (where every line of the tree goes), `metrics` (names, declared once), `table` (the status for people),
+`errors`.
 """

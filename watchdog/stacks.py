@@ -34,13 +34,17 @@ def _py_spy() -> str | None:
 
 
 async def _output_of(*command: str) -> list[str]:
-    """The lines of a command that is given little time."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+    """The lines of a command that is given little time; none when it cannot be run."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    except OSError as error:
+        log.warning("py_spy_not_run", error=str(error))
+        return []
     try:
         async with asyncio.timeout(PY_SPY_DEADLINE_S):
             output, _ = await process.communicate()

@@ -43,14 +43,16 @@ async def test_a_long_prefill_is_never_mistaken_for_a_stall(demo_model: Path, se
     assert tree.engine().restarts == 0
 
 
-async def test_a_request_that_kills_the_engine_fails_alone_and_seven_others_do_not_notice(
-    serve_tree: ServeTree,
+@pytest.mark.parametrize("fault", ["crash", "hang"])
+async def test_a_request_that_kills_or_hangs_the_engine_fails_alone_and_seven_others_do_not_notice(
+    serve_tree: ServeTree, fault: str
 ) -> None:
     tree = serve_tree(
         SIMULATED
+        + "stall_after_s = 1.0\n"
         + ROOMY
         + "[engine.simulated]\nstep_s = 0.01\n"
-        + 'faults = [{ kind = "crash", prompt_contains = "poison", after_tokens = 5 }]'
+        + f'faults = [{{ kind = "{fault}", prompt_contains = "poison", after_tokens = 5 }}]'
     )
     bodies = [chat_body(f"innocent {n}", seed=n, max_tokens=100, stream=n % 2 == 0) for n in range(7)]
     poison = asyncio.create_task(ask(tree.api, chat_body("poison", seed=1, max_tokens=100, stream=True)))

@@ -28,9 +28,9 @@ async def dumped() -> tuple[str, ...]:
     return child.tail
 
 
-def put_py_spy(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def put_py_spy(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch, shell: str = "/bin/sh") -> None:
     program = folder / "py-spy"
-    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.write_text(f"#!{shell}\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
@@ -50,4 +50,9 @@ async def test_a_py_spy_that_hangs_does_not_hold_the_restart_up(
 ) -> None:
     put_py_spy(tmp_path, "exec sleep 600", monkeypatch)
     monkeypatch.setattr(stacks, "PY_SPY_DEADLINE_S", 0.05)
+    assert any("most recent call first" in line for line in await dumped())
+
+
+async def test_a_py_spy_that_cannot_be_run_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_py_spy(tmp_path, "", monkeypatch, shell="/no/such/shell")
     assert any("most recent call first" in line for line in await dumped())
