@@ -29,3 +29,7 @@ class NotRunning(WatchdogError):
 
 class Refused(WatchdogError):
     """The watchdog answered a command with an error."""
+
+
+class BadRecording(WatchdogError):
+    """A file of samples cannot be read as one."""
