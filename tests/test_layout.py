@@ -138,6 +138,7 @@ def test_nothing_names_the_machine_it_was_written_on() -> None:
     # Put together here, so that this file does not name them either.
     banned = ["/" + "work/", "/" + "root/", "py" + "pi.org", "python" + "hosted", "file:" + "///"]
     pages = [*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / ".ci" / "run", *(ROOT / "docs").rglob("*.md")]
-    for file in [*SOURCES, *TESTS, *(page for page in pages if page.is_file())]:
+    written = [page for page in pages if page.is_file() and page.name != ".git"]  # a file in a linked worktree
+    for file in [*SOURCES, *TESTS, *written]:
         text = file.read_text(encoding="utf-8")
         assert not [word for word in banned if word in text], file
