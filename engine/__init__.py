@@ -14,7 +14,7 @@ It may die at any moment, so it keeps nothing that the service does not also hav
    `drafting` asks `speculative` what a row may say next and how much of it to verify, `grammar` what it may say
    (no MLX in these three);
 7. `loop`       receive -> schedule -> launch -> collect -> send, on the one thread that touches MLX; `request` is one
-   request in it, `link` what passes between the two threads;
+   request in it, `counts` what it counts, `link` what passes between the two threads;
 8. `server`     the process around the loop: socket, heartbeats, signals; `loading` makes the batch;
 9. `simulated`  a deterministic batch with injectable faults for the same loop.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .protocol import Grammar, Limits, Memory, MissReason, Sampling, Tier, TokenLogprob
+from .protocol import DraftMethod, Grammar, Limits, Memory, MissReason, Sampling, Tier, TokenLogprob
 from .scheduler import Chunk
 
 
@@ -31,12 +31,16 @@ class RowSpec:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a row begins with: `tokens` of its sequence, the slower tier they came from, and why there are no more."""
+    """What a row begins with: `tokens` of its sequence, the slower tier they came from, and why there are no more.
+
+    `from_disk` of the tokens came from disk.
+    """
 
     tokens: int = 0
     tier: Tier | None = None
     miss: MissReason | None = None
     diverged_at: int | None = None
+    from_disk: int = 0
 
 
 NOTHING_FOUND = Found()
@@ -50,6 +54,21 @@ class Sampled:
     tokens: list[int]
     logprobs: list[TokenLogprob] | None = None
     drafted: int = 0
+    method: DraftMethod = DraftMethod.PROMPT_LOOKUP
+    """Who drafted them."""
+
+    @property
+    def accepted(self) -> int:
+        """Draft tokens that were right."""
+        return len(self.tokens) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TierSize:
+    """KV that one tier of a prefix cache holds, and the blocks that left it because room was made."""
+
+    nbytes: int
+    evictions: int
 
 
 class Batch(Protocol):
@@ -100,3 +119,6 @@ class Batch(Protocol):
 
     def memory(self) -> Memory:
         """Bytes by kind, read now."""
+
+    def tiers(self) -> dict[Tier, TierSize]:
+        """What the prefix cache holds now, of each tier that there is."""

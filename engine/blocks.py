@@ -85,7 +85,8 @@ class RamTier:
         self._holders: dict[bytes, dict[Segment, int]] = {}
         self._pins: dict[Segment, int] = {}
         self._nbytes = 0
-        self._evicted_blocks = 0
+        self.evicted_blocks = 0
+        """Since the start."""
 
     @property
     def nbytes(self) -> int:
@@ -163,7 +164,7 @@ class RamTier:
 
     def snapshot(self) -> RamSnapshot:
         pinned = sum(segment.nbytes for segment in self._pins)
-        return RamSnapshot(self._nbytes, pinned, len(self._segments), len(self._holders), self._evicted_blocks)
+        return RamSnapshot(self._nbytes, pinned, len(self._segments), len(self._holders), self.evicted_blocks)
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when the index, the segments and the bytes contradict each other."""
@@ -198,7 +199,7 @@ class RamTier:
             del holders[segment]
             if not holders:
                 del self._holders[block]
-                self._evicted_blocks += 1
+                self.evicted_blocks += 1
                 self._on_evicted(block)
         return [] if segment in self._pins else self._freed(segment)
 

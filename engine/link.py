@@ -10,7 +10,7 @@ import queue
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .protocol import Limits, Memory, RequestEvent, ToEngine
+from .protocol import DraftMethod, Drafts, Limits, Memory, PrefixCacheUse, RequestEvent, ToEngine
 
 Owner = int
 """A connection; requests belong to the one that submitted them."""
@@ -60,6 +60,8 @@ class Reading:
     computed_tokens: int = 0
     step_tokens: int = 0
     memory: Memory = field(default_factory=Memory)
+    prefix_cache: PrefixCacheUse = field(default_factory=PrefixCacheUse)
+    drafts: dict[DraftMethod, Drafts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .batch import Batch, RowSpec, Sampled
+from .counts import Counts
 from .link import Command, Finish, Inbound, Link, OwnedEvent, Owner, OwnerGone, Reading, Stop
 from .pace import PrefillPace
 from .protocol import (
@@ -58,7 +59,9 @@ class EngineLoop:
         self._busy_s = 0.0
         self._computed_tokens = 0
         self._progress_at = clock()
+        self._counts = Counts()
         self._memory = batch.memory()
+        self._tiers = batch.tiers()
         self._memory_read_at = clock()
         self._checked_at = clock()
 
@@ -203,9 +206,11 @@ class EngineLoop:
         request = self._requests[row_id]
         found = self._batch.add(row_id)
         self._scheduler.found(row_id, found.tokens)
+        self._counts.looked_up(request.known, found)
         self._emit(request, request.admitted(found, self._clock()))
 
     def _hand_out(self, sampled: Sampled) -> None:
+        self._counts.sampled(sampled)
         request = self._requests.get(sampled.id)
         if request is None:
             return
@@ -242,6 +247,7 @@ class EngineLoop:
         now = self._clock()
         if now - self._memory_read_at >= MEMORY_READING_PERIOD_S:
             self._memory = self._batch.memory()
+            self._tiers = self._batch.tiers()
             self._memory_read_at = now
         self._link.reading = Reading(
             steps=self._steps,
@@ -252,4 +258,6 @@ class EngineLoop:
             computed_tokens=self._computed_tokens,
             step_tokens=self._tokens_under_way,
             memory=self._memory,
+            prefix_cache=self._counts.prefix_cache(self._tiers),
+            drafts=self._counts.drafts(),
         )

@@ -19,12 +19,12 @@ from mlx.utils import tree_flatten
 
 from . import memory
 from .adjustments import Context, History
-from .batch import Found, RowSpec, Sampled
+from .batch import Found, RowSpec, Sampled, TierSize
 from .drafting import Drafting
 from .errors import GrammarError
 from .grammar import GrammarCompiler, MaskWorker, Matcher
 from .prefix_cache import Lease, PrefixCache
-from .protocol import Grammar, Limits, Memory, MissReason, Sampling, TokenLogprob
+from .protocol import Grammar, Limits, Memory, MissReason, Sampling, Tier, TokenLogprob
 from .ragged import RaggedModel, RowState
 from .sampling import Draws, Sampler
 from .scheduler import Chunk
@@ -230,6 +230,9 @@ class MlxBatch:
         kv = sum(cache.nbytes for row in self._rows.values() for cache in row.state.caches)
         kv += self._prefixes.ram_nbytes if self._prefixes is not None else 0
         return memory.read(self._weights, kv)
+
+    def tiers(self) -> dict[Tier, TierSize]:
+        return self._prefixes.tiers() if self._prefixes is not None else {}
 
     def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[list[int]]:
         """A draft for each chunk, mostly empty; only rows whose tokens are all known can have one."""

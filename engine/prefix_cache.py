@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import mlx.core as mx
 import numpy as np
 
-from .batch import Found
+from .batch import Found, TierSize
 from .block_files import RawArray
 from .blocks import RamTier, Run, Segment, chain
 from .kv_disk import DiskTier
@@ -92,7 +92,8 @@ class PrefixCache:
         tier = None if hit == 0 else Tier.RAM if loaded is None else Tier.DISK
         miss = self._misses.explain(tokens, lease.hashes, hit)
         reason, diverged_at = (miss.reason, miss.diverged_at) if miss is not None else (None, None)
-        return Found(hit * BLOCK_TOKENS, tier, reason, diverged_at)
+        from_disk = len(loaded.blocks) if loaded is not None else 0
+        return Found(hit * BLOCK_TOKENS, tier, reason, diverged_at, from_disk * BLOCK_TOKENS)
 
     def share(self, lease: Lease, model: RaggedModel, row: RowState, tokens: Sequence[int]) -> None:
         """Make the row's computed full blocks a segment that others find, and let the row itself read it."""
@@ -126,6 +127,14 @@ class PrefixCache:
     def trim_to(self, ram_bytes: int) -> None:
         """Give memory back beyond the usual budget."""
         self._ram.evict_to(ram_bytes)
+
+    def tiers(self) -> dict[Tier, TierSize]:
+        """What each tier holds now."""
+        ram = {Tier.RAM: TierSize(self._ram.nbytes, self._ram.evicted_blocks)}
+        if self._disk is None:
+            return ram
+        disk = self._disk.snapshot()
+        return ram | {Tier.DISK: TierSize(disk.nbytes, disk.evicted)}
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when the tiers contradict themselves; with no row here, nothing may be pinned."""

@@ -127,12 +127,62 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Timings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where one request's time went in this incarnation, in seconds, and how many prompt tokens were computed."""
+    """Where one request's time went in this incarnation, in seconds, and how many prompt tokens were computed, in how
+    many pieces. `drafted` tokens were verified for it beside those that it drew anyway, `accepted` of them kept."""
 
     queue_s: float
     prefill_s: float
     decode_s: float
     computed_tokens: int
+    prefill_chunks: int = 0
+    drafted: int = 0
+    accepted: int = 0
+
+
+class Tier(StrEnum):
+    """Where a cached prefix came from."""
+
+    RAM = "ram"
+    DISK = "disk"
+
+
+class MissReason(StrEnum):
+    """Why no more of a prompt was found in the prefix cache."""
+
+    COLD = "cold"
+    EVICTED = "evicted"
+    DIVERGED = "diverged"
+    VERSION = "version"
+    NOT_TRIMMABLE = "not_trimmable"
+    TOO_SHORT = "too_short"
+
+
+class PrefixCacheUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the prefix cache was asked since the engine's start, and what it holds; a tier that is not there is absent.
+
+    Every request is one lookup of its whole sequence: its tokens were hit in a tier or missed, and a lookup that did
+    not find everything has one reason. `evictions` counts blocks that left a tier because room was made.
+    """
+
+    lookups: int = 0
+    hit_tokens: dict[Tier, int] = {}
+    missed_tokens: int = 0
+    misses: dict[MissReason, int] = {}
+    nbytes: dict[Tier, int] = {}
+    evictions: dict[Tier, int] = {}
+
+
+class DraftMethod(StrEnum):
+    """Who guessed the tokens that a step verified."""
+
+    PROMPT_LOOKUP = "prompt_lookup"
+
+
+class Drafts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tokens that were verified because a method had guessed them, and how many were right; since the start."""
+
+    drafted: int = 0
+    accepted: int = 0
 
 
 class Ready(Word, frozen=True, tag=True):
@@ -150,7 +200,7 @@ class Heartbeat(Word, frozen=True, tag=True):
 
     `steps` counts finished engine steps. `last_step_age` is the time since the last one ended or, if later, since work
     reached the idle engine; None while the model loads. A growing age while `running` or `waiting` is above 0 means a
-    stall, however well this thread feels. The last three say how long a step may take.
+    stall, however well this thread feels. `busy_s`, `computed_tokens` and `step_tokens` say how long a step may take.
     """
 
     epoch: int
@@ -167,6 +217,8 @@ class Heartbeat(Word, frozen=True, tag=True):
     """Tokens, of prompts and outputs, that finished steps computed, in all."""
     step_tokens: int = 0
     """Tokens that were launched and whose step has not finished."""
+    prefix_cache: PrefixCacheUse = PrefixCacheUse()
+    drafts: dict[DraftMethod, Drafts] = {}
 
 
 class Draining(Word, frozen=True, tag=True):
@@ -196,29 +248,12 @@ class RejectCode(StrEnum):
     STOPPING = "stopping"
 
 
-class Tier(StrEnum):
-    """Where a cached prefix came from."""
-
-    RAM = "ram"
-    DISK = "disk"
-
-
-class MissReason(StrEnum):
-    """Why no more of a prompt was found in the prefix cache."""
-
-    COLD = "cold"
-    EVICTED = "evicted"
-    DIVERGED = "diverged"
-    VERSION = "version"
-    NOT_TRIMMABLE = "not_trimmable"
-    TOO_SHORT = "too_short"
-
-
 class Prefill(Word, frozen=True, tag=True):
     """Progress of a prompt: `done` of `total` tokens are in the KV cache, `cached` of them were not computed.
 
-    `tier` is where the cached ones came from (the slower one, if both), `miss` why there are not more of them, and
-    `diverged_at` the index of the first token at which the nearest remembered prompt differs, with `DIVERGED`.
+    `tier` is where the cached ones came from (the slower one, if both), `from_disk` how many of them came from disk,
+    `miss` why there are not more of them, and `diverged_at` the index of the first token at which the nearest
+    remembered prompt differs, with `DIVERGED`.
     """
 
     id: str
@@ -228,6 +263,7 @@ class Prefill(Word, frozen=True, tag=True):
     tier: Tier | None = None
     miss: MissReason | None = None
     diverged_at: int | None = None
+    from_disk: int = 0
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,6 +21,9 @@ class Request:
     _found: Found = NOTHING_FOUND
     _drawn: int = 0
     """Tokens handed out in this incarnation."""
+    _chunks: int = 0
+    _drafted: int = 0
+    _accepted: int = 0
 
     @property
     def known(self) -> int:
@@ -40,12 +43,15 @@ class Request:
 
     def computed(self, done: int, now: float) -> Prefill:
         """The first `done` tokens of its sequence are in the KV cache."""
+        self._chunks += 1
         if done == self.known:
             self._prefilled_at = now
         return self._prefill(done)
 
     def take(self, sampled: Sampled) -> tuple[Tokens | None, FinishReason | None]:
         """What is to be said of these new tokens, and whether they end it; nothing after a stop id counts."""
+        self._drafted += sampled.drafted
+        self._accepted += sampled.accepted
         stops = self.submit.stop_ids
         count = next((i for i, token in enumerate(sampled.tokens) if token in stops), len(sampled.tokens))
         tokens = None
@@ -66,6 +72,9 @@ class Request:
             prefill_s=prefilled_at - admitted_at,
             decode_s=now - prefilled_at,
             computed_tokens=self.known - self._found.tokens if self._prefilled_at is not None else 0,
+            prefill_chunks=self._chunks,
+            drafted=self._drafted,
+            accepted=self._accepted,
         )
 
     def _prefill(self, done: int) -> Prefill:
@@ -78,4 +87,5 @@ class Request:
             tier=found.tier,
             miss=found.miss,
             diverged_at=found.diverged_at,
+            from_disk=found.from_disk,
         )

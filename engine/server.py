@@ -210,6 +210,8 @@ class EngineServer:
             busy_s=reading.busy_s,
             computed_tokens=reading.computed_tokens,
             step_tokens=reading.step_tokens,
+            prefix_cache=reading.prefix_cache,
+            drafts=reading.drafts,
         )
 
 

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from ..config import Fault, Simulated
-from .batch import Found, RowSpec, Sampled
-from .protocol import Grammar, Limits, Memory, MissReason
+from .batch import Found, RowSpec, Sampled, TierSize
+from .protocol import Grammar, Limits, Memory, MissReason, Tier
 from .scheduler import Chunk
 
 END_OF_TEXT = 0
@@ -87,6 +87,9 @@ class SimulatedBatch:
     def memory(self) -> Memory:
         kv = sum(len(row.spec.sequence) + row.sampled for row in self._rows.values())
         return Memory(active=kv + len(self._leak), weights=0, kv=kv)
+
+    def tiers(self) -> dict[Tier, TierSize]:
+        return {}
 
     def _spend_a_step(self, rows: Sequence[_Row]) -> None:
         duration = self._settings.step_s

@@ -18,6 +18,7 @@ from stoker.engine.protocol import (
     Finished,
     FinishReason,
     Limits,
+    MissReason,
     Prefill,
     RejectCode,
     Rejected,
@@ -202,3 +203,16 @@ def test_whatever_happens_each_request_ends_once_and_nothing_is_left(script: lis
                 open_ = True
         if open_:
             assert any(isinstance(word, OwnerGone) for step in script for word in step)
+
+
+def test_what_became_of_the_prompts_is_in_the_reading_and_in_the_timings() -> None:
+    bench = Bench([[Command(0, submit("a", prompt=200))], [Command(0, submit("b", prompt=7))]])
+    events = bench.run()
+    use = bench.link.reading.prefix_cache
+    assert (use.lookups, use.missed_tokens, use.misses) == (2, 207, {MissReason.COLD: 2})
+    finished = events["a"][-1]
+    assert isinstance(finished, Finished)
+    pieces = [event for event in events["a"] if isinstance(event, Prefill)]
+    # The first says what was cached; each of the others is a piece.
+    assert finished.timings.prefill_chunks == len(pieces) - 1 >= 4
+    assert finished.timings.computed_tokens == 200

@@ -111,7 +111,7 @@ def test_a_restarted_engine_goes_on_from_disk(tmp_path: Path) -> None:
     resumed = Submit("a", prompt, emitted, Sampling(seed=0, temperature=0), 150, [])
     after = together(cached_batch(second), [resumed])
     # Blocks that the first engine completed while the request ran are there too.
-    assert first_prefill(after, "a") == Prefill("a", 320, 330, 320, Tier.DISK, None)
+    assert first_prefill(after, "a") == Prefill("a", 320, 330, 320, Tier.DISK, None, from_disk=320)
     assert emitted + after.tokens("a") == before.tokens("a") == cold(request("a", prompt, max_tokens=150))["a"]
     second.close(deadline_s=10)
 
