@@ -29,6 +29,7 @@ MAX_SOCKET_PATH_BYTES = 103
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class ConfigError(Exception):
@@ -143,6 +144,10 @@ class Simulated(Section):
     """How long one step takes."""
     vocabulary: Count = 256
     """Token ids are below this."""
+    token_bytes: Count = 1
+    """Memory that each token of a running request takes."""
+    memory_limit_bytes: Count | None = None
+    """What it says that it may use; absent, it knows no limit."""
     faults: tuple[Fault, ...] = ()
     """What goes wrong, and when."""
     script: str | None = None
@@ -198,6 +203,30 @@ class Restart(Section):
     """Once the circuit is open, one restart is tried after this long; it doubles up to an hour."""
 
 
+class Shedding(Section):
+    """When load is turned away because memory is short: the engine's against its limit, or the machine's."""
+
+    thresholds: tuple[Share, Share, Share] = (0.9, 0.95, 0.98)
+    """Shares of the memory at which shed levels 1, 2 and 3 begin, in rising order."""
+    margin: Share = 0.05
+    """A level can end only when memory in use is this much below its threshold."""
+    hold_s: Seconds = 15.0
+    """How long memory must be below that before the level ends; the next one ends no sooner than as long after it."""
+
+    @field_validator("thresholds")
+    @classmethod
+    def _rising(cls, thresholds: tuple[float, float, float]) -> tuple[float, float, float]:
+        if sorted(set(thresholds)) != list(thresholds):
+            raise PydanticCustomError("not_rising", "Input should be three shares, each above the one before")
+        return thresholds
+
+    @model_validator(mode="after")
+    def _can_end(self) -> Shedding:
+        if self.margin >= self.thresholds[0]:
+            raise PydanticCustomError("never_ends", "`margin` should be below the first of `thresholds`")
+        return self
+
+
 class Watchdog(Section):
     """The parent of the tree and its own HTTP interface."""
 
@@ -207,6 +236,8 @@ class Watchdog(Section):
     """Port of the watchdog's interface; 0 lets the system choose."""
     restart: Restart = Restart()
     """Restart policy of every child."""
+    shedding: Shedding = Shedding()
+    """When load is turned away."""
     stop_deadline_s: Seconds = 10.0
     """How long a child may take to end after SIGTERM before SIGKILL: the service gets its drain deadline on top,
     and each child a second for every 4 GB of memory that it has to give back."""

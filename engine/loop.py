@@ -245,7 +245,8 @@ class EngineLoop:
         self._link.send(self._outbox)
         self._outbox = []
         now = self._clock()
-        if now - self._memory_read_at >= MEMORY_READING_PERIOD_S:
+        # An idle loop reads no more until work comes, and what it leaves behind may stand for hours.
+        if self._scheduler.idle or now - self._memory_read_at >= MEMORY_READING_PERIOD_S:
             self._memory = self._batch.memory()
             self._tiers = self._batch.tiers()
             self._memory_read_at = now

@@ -85,8 +85,9 @@ class SimulatedBatch:
         """Nothing to write."""
 
     def memory(self) -> Memory:
-        kv = sum(len(row.spec.sequence) + row.sampled for row in self._rows.values())
-        return Memory(active=kv + len(self._leak), weights=0, kv=kv)
+        tokens = sum(len(row.spec.sequence) + row.sampled for row in self._rows.values())
+        kv = tokens * self._settings.token_bytes
+        return Memory(active=kv + len(self._leak), weights=0, kv=kv, limit=self._settings.memory_limit_bytes)
 
     def tiers(self) -> dict[Tier, TierSize]:
         return {}

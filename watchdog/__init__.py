@@ -8,10 +8,12 @@ It must outlive everything it watches, so it holds no request and waits for no c
 4. `engine_role`   what an engine child needs before it starts, when it is ready, and by `stall` when it is stuck;
 5. `service_role`  the same for the service;
 6. `door`          what is checked before the tree starts, and what is held while it runs;
-7. `tree`          startup -> run -> shutdown of all of them;
-8. `status`        what the tree says about itself, as frozen structs;
-9. `api`           the HTTP interface on loopback: status, metrics, restart;
-10. `client`       how the `stoker` command finds a running tree and talks to it.
+7. `shedding`      how much load is turned away while memory is short (pure); `memory_pressure` reads and asks it,
+                   `shed_level` makes the service do it;
+8. `tree`          startup -> run -> shutdown of all of them;
+9. `status`        what the tree says about itself, as frozen structs;
+10. `api`          the HTTP interface on loopback: status, metrics, restart;
+11. `client`       how the `stoker` command finds a running tree and talks to it.
 
 Beside them: `stacks` (what a stuck child was doing), `home` (files under `$STOKER_HOME`), `ports` (listening sockets),
 `log_output` (where every line of the tree goes), `metrics` (names, declared once), `table` (the status for people),

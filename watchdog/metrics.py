@@ -15,6 +15,7 @@ SERVICE_UP = "stoker_service_up"
 SERVICE_STATE = "stoker_service_state"
 SERVICE_RESTARTS = "stoker_service_restarts_total"
 SERVICE_START_SECONDS = "stoker_service_start_seconds"
+SHED_LEVEL = "stoker_shed_level"
 
 START_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1200)
 
@@ -74,6 +75,9 @@ class WatchdogMetrics:
             "From the service's spawn until it answered",
             buckets=START_BUCKETS_S,
             registry=self.registry,
+        )
+        self.shed_level = Gauge(
+            SHED_LEVEL, "How much load is turned away, from 0 (nothing) to 3 (everything new)", registry=self.registry
         )
 
     def engine(self, model: str) -> ChildMetrics:

@@ -9,6 +9,7 @@ import msgspec
 from ..engine.protocol import Heartbeat
 from .death import Death
 from .engine_role import EngineRole
+from .shed_level import Shed
 from .supervisor import Snapshot, State
 
 
@@ -48,7 +49,8 @@ class ServiceStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The whole tree. `ready`: every engine is ready and the service says that it can reach one."""
+    """The whole tree. `ready`: every engine is ready and the service says that it takes requests; `shed`: which of
+    them it turns away, and why."""
 
     ready: bool
     version: str
@@ -56,6 +58,7 @@ class Status(msgspec.Struct, frozen=True):
     started_at: datetime
     engines: tuple[EngineStatus, ...]
     service: ServiceStatus
+    shed: Shed
 
     def engine(self, name: str) -> EngineStatus | None:
         return next((engine for engine in self.engines if engine.name == name), None)

@@ -17,6 +17,8 @@ def show(tree: Status, console: Console) -> None:
     table.add_row(*map(escape, (f"service {tree.service.url}", *_cells(tree.service, ""))))
     console.print("ready" if tree.ready else "not ready", style="green" if tree.ready else "red")
     console.print(table)
+    if tree.shed.level:
+        console.print(f"shed level {tree.shed.level} of 3: {tree.shed.reason}", style="yellow", markup=False)
     for failure in (*(engine.failure for engine in tree.engines), tree.service.failure):
         if failure is not None:
             console.print(failure, markup=False)

@@ -23,8 +23,10 @@ from .engine_role import EngineRole
 from .errors import ChildUnusable
 from .home import Serving, admin_token, serving_path, write_private
 from .log_output import LogOutput
+from .memory_pressure import shed_under_pressure
 from .metrics import WatchdogMetrics
 from .service_role import ServiceRole
+from .shed_level import ShedLevel
 from .status import Status, engine_status, service_status
 from .supervisor import Deadlines, State, Supervisor, running
 
@@ -76,6 +78,7 @@ class Tree:
         self._service_supervisor = Supervisor(
             self._service, settings, Deadlines(start_s, drain_s + stop_s), metrics.service(), output.child_line
         )
+        self._shed = ShedLevel(self._service_supervisor, lambda: self._service.url, token, http, metrics.shed_level.set)
         self._supervisors = [self._service_supervisor, *(engine.supervisor for engine in self._engines.values())]
         self._api = WatchdogApi(self, metrics.registry, token)
 
@@ -83,7 +86,8 @@ class Tree:
         """Start, serve, stop; returns why it could not even start, or None."""
         self._hear_signals()
         async with self._reachable() as serving, asyncio.TaskGroup() as tasks:
-            listening = [tasks.create_task(engine.role.listen()) for engine in self._engines.values()]
+            attending = [tasks.create_task(engine.role.listen()) for engine in self._engines.values()]
+            attending += [tasks.create_task(self._shed.run()), tasks.create_task(self._shed_under_pressure())]
             for supervisor in self._supervisors:
                 tasks.create_task(supervisor.run())
             failure = await self._started_or_stopped()
@@ -91,7 +95,7 @@ class Tree:
                 on_ready(serving)
                 await self._stop.wait()
             await self._shut_down()
-            for task in listening:
+            for task in attending:
                 task.cancel()
         return failure
 
@@ -107,7 +111,12 @@ class Tree:
             started_at=self._started_at,
             engines=engines,
             service=service,
+            shed=self._shed.wanted,
         )
+
+    async def _shed_under_pressure(self) -> None:
+        engine = self._engines[ENGINE_NAME].role
+        await shed_under_pressure(lambda: engine.heartbeat, self._shed, self._premises.config.watchdog.shedding)
 
     async def _service_takes_requests(self) -> bool:
         """Ask it, but not once it has died: nobody answers in the queue of a socket that waits for the next one."""

@@ -15,6 +15,7 @@ from stoker.watchdog import metrics
 from stoker.watchdog.api import WatchdogApi
 from stoker.watchdog.death import Cause
 from stoker.watchdog.ports import ListeningSocket
+from stoker.watchdog.shed_level import Shed
 from stoker.watchdog.status import ServiceStatus, Status
 from stoker.watchdog.supervisor import State
 
@@ -26,6 +27,7 @@ STATUS = Status(
     started_at=datetime(2026, 1, 2, tzinfo=UTC),
     engines=(),
     service=ServiceStatus(None, State.STARTING, "http://127.0.0.1:8000", 0, None, None),
+    shed=Shed(0, "nothing is short"),
 )
 
 
@@ -97,7 +99,7 @@ async def test_every_declared_metric_is_exported_under_its_name(asked: Asked) ->
         child.became_ready(0.3)
     async with asked.http.get("/metrics") as response:
         families = {family.name: family for family in text_string_to_metric_families(await response.text())}
-    declared = [value for name, value in vars(metrics).items() if name.startswith(("ENGINE_", "SERVICE_"))]
+    declared = [value for name, value in vars(metrics).items() if name.startswith(("ENGINE_", "SERVICE_", "SHED_"))]
     assert sorted(families) == sorted(name.removesuffix("_total") for name in declared)
     states = {sample.labels["state"]: sample.value for sample in families["stoker_engine_state"].samples}
     assert states == {state: float(state == "ready") for state in State}
