@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +19,7 @@ import typer
 
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
+from .watchdog import install_commands
 
 if TYPE_CHECKING:
     from .engine.models import ModelInfo
@@ -95,7 +98,8 @@ def serve(
             typer.echo(f"stoker: {warning}", err=True)
         with contextlib.closing(LogOutput(sys.stderr)) as output:
             configure_logging("watchdog", output)
-            uvloop.run(tree.serve(held, output, lambda serving: _greet(serving, held.model_name)))
+            greet = partial(_greet, model=held.model_name)
+            uvloop.run(tree.serve(held, output, greet, os.environ.get("NOTIFY_SOCKET")))
 
 
 def _overrides(port: int | None, watchdog_port: int | None, model: str | None) -> dict[str, dict[str, Any]]:
@@ -112,6 +116,10 @@ def _greet(serving: Serving, model: str) -> None:
             f"Stoker is ready: {serving.api}/v1 serves {model}; the watchdog is at {serving.watchdog}/status\n"
             f"Try:  curl {serving.api}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
         )
+
+
+app.command("install")(install_commands.install)
+app.command("uninstall")(install_commands.uninstall)
 
 
 @app.command()

@@ -15,7 +15,8 @@ It must outlive everything it watches, so it holds no request and waits for no c
 10. `api`          the HTTP interface on loopback: status, metrics, restart;
 11. `client`       how the `stoker` command finds a running tree and talks to it.
 
-Beside them: `stacks` (what a stuck child was doing), `home` (files under `$STOKER_HOME`), `ports` (listening sockets),
-`log_output` (where every line of the tree goes), `metrics` (names, declared once), `table` (the status for people),
-`errors`.
+Beside them: `install` hands the tree to launchd or systemd by the files of `units` (pure), `install_commands` are the
+commands for it, and `notify` is what systemd hears from then on; `stacks` (what a stuck child was doing), `home` (files
+under `$STOKER_HOME`), `ports` (listening sockets), `log_output` (where every line of the tree goes), `metrics` (names,
+declared once), `table` (the status for people), `errors`.
 """

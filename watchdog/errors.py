@@ -33,3 +33,11 @@ class Refused(WatchdogError):
 
 class BadRecording(WatchdogError):
     """A file of samples cannot be read as one."""
+
+
+class NoInitSystem(WatchdogError):
+    """This machine, or this account, has no init system that the tree could be handed to."""
+
+
+class InitSystemFailed(WatchdogError):
+    """The init system could not be told."""

@@ -25,6 +25,7 @@ from .home import Serving, admin_token, serving_path, write_private
 from .log_output import LogOutput
 from .memory_pressure import shed_under_pressure
 from .metrics import WatchdogMetrics
+from .notify import Notifier
 from .service_role import ServiceRole
 from .shed_level import ShedLevel
 from .status import Status, engine_status, service_status
@@ -45,13 +46,17 @@ class SupervisedEngine:
     supervisor: Supervisor
 
 
-async def serve(premises: Premises, output: LogOutput, on_ready: Callable[[Serving], None]) -> None:
+async def serve(
+    premises: Premises, output: LogOutput, on_ready: Callable[[Serving], None], notify_socket: str | None
+) -> None:
     """Run the tree until SIGTERM or SIGINT. `on_ready` is called once, when the first request can be answered.
+
+    `notify_socket` is where systemd listens, if it does.
 
     Raises `ChildUnusable` when a child says before that moment that no restart will help it.
     """
     async with aiohttp.ClientSession() as http:
-        failure = await Tree(premises, http, output).run(on_ready)
+        failure = await Tree(premises, http, output, Notifier(notify_socket)).run(on_ready)
     if failure is not None:
         raise ChildUnusable(failure)
 
@@ -59,8 +64,11 @@ async def serve(premises: Premises, output: LogOutput, on_ready: Callable[[Servi
 class Tree:
     """Every supervisor, and what they share."""
 
-    def __init__(self, premises: Premises, http: aiohttp.ClientSession, output: LogOutput) -> None:
+    def __init__(
+        self, premises: Premises, http: aiohttp.ClientSession, output: LogOutput, init_system: Notifier
+    ) -> None:
         self._premises = premises
+        self._init_system = init_system
         self._started_at = datetime.now(UTC)
         self._stop = asyncio.Event()
         metrics = WatchdogMetrics()
@@ -93,7 +101,8 @@ class Tree:
             failure = await self._started_or_stopped()
             if failure is None and not self._stop.is_set():
                 on_ready(serving)
-                await self._stop.wait()
+                async with self._init_system.serving(f"{self._premises.model_name} at {serving.api}"):
+                    await self._stop.wait()
             await self._shut_down()
             for task in attending:
                 task.cancel()
