@@ -13,8 +13,10 @@ from .middleware import answer_for_everything, name_the_request
 from .openai.chat import chat_completions
 from .openai.completions import completions
 from .openai.models import model, models
-from .openai.responses import STORE, responses
+from .openai.responses import STORE, forget, remembered, responses
 from .openai.responses_store import ResponseStore
+from .openapi import PATH as OPENAPI
+from .openapi import openapi
 
 
 def make_app(context: Context) -> web.Application:
@@ -28,10 +30,13 @@ def make_app(context: Context) -> web.Application:
             web.post("/v1/chat/completions", chat_completions),
             web.post("/v1/completions", completions),
             web.post("/v1/responses", responses),
+            web.get("/v1/responses/{response_id}", remembered),
+            web.delete("/v1/responses/{response_id}", forget),
             web.post("/v1/messages", messages),
             web.post("/v1/messages/count_tokens", count_tokens),
             web.get("/v1/models", models),
             web.get("/v1/models/{model:.+}", model),
+            web.get(OPENAPI, openapi),
             web.get("/health/live", _live),
             web.get("/health/ready", _ready),
             web.put("/internal/shed", put_shed),

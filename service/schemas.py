@@ -7,15 +7,23 @@ and refused by name as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, from_json
 
 from .errors import InvalidRequest, InvalidValue, MalformedJson, UnknownParameter, UnsupportedParameter
 
 MAX_STOPS = 16
+MAX_PROBLEMS = 20
+"""Of all that is wrong with a request, so many are looked at."""
+MAX_MESSAGES = 10_000
+MAX_TOOLS = 1_000
+MAX_NESTING = 100
+"""Levels of free-form JSON, such as a tool's schema. The parser itself gives up at 200, wherever they are."""
 
 
 class Part(BaseModel):
@@ -26,16 +34,43 @@ class Part(BaseModel):
     harmless: ClassVar[frozenset[str]] = frozenset()
     refused: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema says which fields change nothing, and which values of the refused ones are let pass."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        properties = schema.setdefault("properties", {})
+        for name in sorted(cls.harmless):
+            properties[name] = {"description": "Accepted; it changes nothing here."}
+        for name, values in cls.refused.items():
+            properties[name] = {"description": "Not served; leave it out.", "enum": [*values, None]}
+        schema["additionalProperties"] = False
+        return schema
+
+
+def _bounded(value: dict[str, Any]) -> dict[str, Any]:
+    """What may be written as JSON again, and be walked through by others."""
+    level: list[Any] = [value]
+    for _ in range(MAX_NESTING):
+        level = [below for each in level for below in (each.values() if isinstance(each, dict) else each)]
+        if any(isinstance(each, float) and not math.isfinite(each) for each in level):
+            raise PydanticCustomError("finite_number", "Input should hold finite numbers")
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            return value
+    raise PydanticCustomError("too_deep", "Input should be nested at most {most} levels deep", {"most": MAX_NESTING})
+
+
+JsonObject = Annotated[dict[str, Any], AfterValidator(_bounded)]
 
 P = TypeVar("P", bound=Part)
 
 
 def parse(kind: type[P], body: bytes) -> P:
-    """Read a request. Raises the `InvalidRequest` that names the first thing wrong with it."""
+    """Read a request. Raises the `InvalidRequest` that names what is wrong with it."""
     try:
         request = kind.model_validate_json(body)
     except ValidationError as error:
-        raise _explain(error.errors(include_url=False)[0]) from error
+        raise _explain(error.errors(include_url=False)[:MAX_PROBLEMS], body) from error
     _check_extra(request, "")
     return request
 
@@ -79,9 +114,24 @@ def _parts_in(value: Any, path: str) -> Iterator[tuple[Part, str]]:
             yield from _parts_in(item, f"{path}.{number}")
 
 
-def _explain(problem: ErrorDetails) -> InvalidRequest:
-    if problem["type"] == "json_invalid":
-        return MalformedJson(f"the body is not valid JSON: {problem['msg']}")
-    param = ".".join(str(place) for place in problem["loc"]) or None
+def _explain(problems: Sequence[ErrorDetails], body: bytes) -> InvalidRequest:
+    """The innermost one: of the kinds that a value could have been, it names the one that was meant."""
+    if problems[0]["type"] == "json_invalid":
+        return MalformedJson(f"the body is not valid JSON: {problems[0]['msg']}")
+    value = from_json(body)
+    places = [list(_path(problem, value)) for problem in problems]
+    innermost = max(range(len(problems)), key=lambda number: len(places[number]))
+    problem, param = problems[innermost], ".".join(places[innermost]) or None
     message = problem["msg"][0].lower() + problem["msg"][1:]
     return InvalidValue(f"`{param}`: {message}" if param else message, param=param)
+
+
+def _path(problem: ErrorDetails, value: Any) -> Iterator[str]:
+    """Where in the body the problem is: its place without what only our models know, such as kinds of a union."""
+    for place in problem["loc"]:
+        known = isinstance(value, dict) and place in value
+        if known or (isinstance(value, list) and isinstance(place, int) and place < len(value)):
+            value = value[place]
+            yield str(place)
+    if problem["type"] == "missing":
+        yield str(problem["loc"][-1])

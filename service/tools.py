@@ -48,7 +48,7 @@ FORCED = CallFormat("<tool_call>", "", json_calls, bare=True)
 
 
 def _call(parsed: dict[str, Any]) -> ToolCall:
-    """Raises when there is no name, or when the arguments are no object."""
+    """Raises when there is no name, or when the arguments are no object that JSON could hold."""
     name = parsed["name"]
     arguments = parsed.get("arguments", parsed.get("parameters"))
     if isinstance(arguments, str):
@@ -57,4 +57,4 @@ def _call(parsed: dict[str, Any]) -> ToolCall:
         raise ValueError("no tool call")
     # Templates that number their calls want their own numbers back.
     call_id = parsed.get("id") or f"call_{uuid.uuid4().hex[:24]}"
-    return ToolCall(str(call_id), name, json.dumps(arguments or {}, ensure_ascii=False))
+    return ToolCall(str(call_id), name, json.dumps(arguments or {}, ensure_ascii=False, allow_nan=False))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ..schemas import Part, text_parts
+from ..schemas import JsonObject, Part, text_parts
 
 
 class TextBlock(Part):
@@ -44,7 +44,7 @@ class ToolUseBlock(Part):
     type: Literal["tool_use"]
     id: str
     name: str
-    input: dict[str, Any]
+    input: JsonObject
 
 
 class ToolResultBlock(Part):
@@ -54,7 +54,9 @@ class ToolResultBlock(Part):
 
     type: Literal["tool_result"]
     tool_use_id: str
-    content: Annotated[list[TextBlock] | None, BeforeValidator(text_parts)] = None
+    content: Annotated[
+        list[TextBlock] | None, BeforeValidator(text_parts, json_schema_input_type=str | list[TextBlock] | None)
+    ] = None
     is_error: bool | None = None
 
     @property
@@ -67,8 +69,8 @@ class ToolResultBlock(Part):
 Block = Annotated[
     TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock, Field(discriminator="type")
 ]
-TextBlocks = Annotated[list[TextBlock], BeforeValidator(text_parts)]
-Blocks = Annotated[list[Block], BeforeValidator(text_parts)]
+TextBlocks = Annotated[list[TextBlock], BeforeValidator(text_parts, json_schema_input_type=str | list[TextBlock])]
+Blocks = Annotated[list[Block], BeforeValidator(text_parts, json_schema_input_type=str | list[Block])]
 
 
 def joined(blocks: list[TextBlock] | tuple[()]) -> str:

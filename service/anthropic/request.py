@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from ..conversation import Conversation, Tool, ToolCall, Turn
 from ..sampling import Wishes
-from ..schemas import MAX_STOPS, Part
+from ..schemas import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, JsonObject, Part
 from .blocks import (
     Block,
     Blocks,
@@ -55,7 +55,7 @@ class CustomTool(Part):
     )
 
     name: Annotated[str, Field(min_length=1)]
-    input_schema: dict[str, Any]
+    input_schema: JsonObject
     description: str | None = None
     type: Literal["custom"] | None = None
 
@@ -91,7 +91,7 @@ class OutputFormat(Part):
     """The schema that the whole answer must match."""
 
     type: Literal["json_schema"]
-    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    schema_: Annotated[JsonObject, Field(alias="schema")]
 
 
 class OutputConfig(Part):
@@ -115,9 +115,9 @@ class CountTokensRequest(Part):
     refused: ClassVar[Mapping[str, tuple[Any, ...]]] = {"container": (), "mcp_servers": ([],)}
 
     model: str
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     system: TextBlocks | None = None
-    tools: list[CustomTool] | None = None
+    tools: Annotated[list[CustomTool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None

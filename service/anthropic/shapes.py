@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -118,7 +117,7 @@ def _block(segment: Segment) -> dict[str, Any]:
         case Reasoning(text):
             return {"type": "thinking", "thinking": text, "signature": SIGNATURE}
         case ToolCall(id=call_id, name=name, arguments=arguments):
-            return {"type": "tool_use", "id": call_id, "name": name, "input": json.loads(arguments)}
+            return {"type": "tool_use", "id": call_id, "name": name, "input": orjson.Fragment(arguments)}
 
 
 def _ending(outcome: Outcome) -> dict[str, Any]:

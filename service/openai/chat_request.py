@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from ..conversation import Conversation, Tool, ToolCall, Turn
-from ..schemas import Part, text_parts
+from ..schemas import MAX_MESSAGES, MAX_TOOLS, JsonObject, Part, text_parts
 from .request import SamplingRequest, TokenCount
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -41,14 +42,21 @@ class MessageToolCall(Part):
     function: CalledFunction
 
 
+_SILENT: JsonDict = {"properties": {"role": {"const": "assistant"}}}
+_SPEAKING: JsonDict = {"required": ["content"], "properties": {"content": {"type": ["string", "array"]}}}
+
+
 class Message(Part):
     """One turn of the conversation. `reasoning_content` is what an assistant thought, for templates that keep it."""
 
     harmless = frozenset({"annotations", "cache_control", "provider_specific_fields", "thinking_blocks"})
     refused: ClassVar[Mapping[str, tuple[Any, ...]]] = {"audio": (), "function_call": (), "refusal": ()}
+    model_config = ConfigDict(json_schema_extra={"anyOf": [_SILENT, _SPEAKING]})
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[list[TextPart] | None, BeforeValidator(text_parts)] = None
+    content: Annotated[
+        list[TextPart] | None, BeforeValidator(text_parts, json_schema_input_type=str | list[TextPart] | None)
+    ] = None
     name: str | None = None
     tool_call_id: str | None = None
     tool_calls: list[MessageToolCall] | None = None
@@ -82,7 +90,7 @@ class FunctionDefinition(Part):
 
     name: Annotated[str, Field(min_length=1)]
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
 
 
 class FunctionTool(Part):
@@ -116,7 +124,7 @@ class JsonSchema(Part):
 
     harmless = frozenset({"name", "description", "strict"})
 
-    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    schema_: Annotated[JsonObject, Field(alias="schema")]
 
 
 class ResponseFormat(Part):
@@ -160,11 +168,11 @@ class ChatCompletionRequest(SamplingRequest):
         "web_search_options": (),
     }
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: TokenCount = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None

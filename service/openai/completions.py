@@ -27,7 +27,9 @@ from .shapes import DONE, FINGERPRINT, error_event, event, text_of, usage
 DEFAULT_MAX_TOKENS = 16
 """The API's own."""
 
-TokenIds = list[Annotated[int, Field(ge=0)]]
+Words = Annotated[str, Field(min_length=1)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+Prompts = Annotated[list[Words | TokenIds], Field(min_length=1, max_length=MAX_CHOICES)]
 
 
 def _prompts(given: Any) -> Any:
@@ -46,9 +48,8 @@ class CompletionRequest(SamplingRequest):
     refused: ClassVar[Mapping[str, tuple[Any, ...]]] = {"best_of": (1,), "suffix": ("",)}
 
     prompt: Annotated[
-        list[Annotated[str, Field(min_length=1)] | Annotated[TokenIds, Field(min_length=1)]],
-        Field(min_length=1, max_length=MAX_CHOICES),
-        BeforeValidator(_prompts),
+        Prompts,
+        BeforeValidator(_prompts, json_schema_input_type=Words | TokenIds | Prompts),
     ]
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None

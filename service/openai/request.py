@@ -6,18 +6,21 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from ..errors import InvalidValue
 from ..sampling import Wishes
 from ..schemas import MAX_STOPS, Part, strings
 
 MAX_CHOICES = 16
 
 Stop = Annotated[
-    list[Annotated[str, Field(min_length=1)]] | None, Field(max_length=MAX_STOPS), BeforeValidator(strings)
+    list[Annotated[str, Field(min_length=1)]] | None,
+    Field(max_length=MAX_STOPS),
+    BeforeValidator(strings, json_schema_input_type=str | list[str] | None),
 ]
 Temperature = Annotated[float, Field(ge=0, le=2)] | None
 TopP = Annotated[float, Field(gt=0, le=1)] | None
 TokenCount = Annotated[int, Field(ge=1)] | None
+TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
+"""JSON's keys are strings."""
 Penalty = Annotated[float, Field(ge=-2, le=2)] | None
 
 
@@ -43,7 +46,7 @@ class SamplingRequest(Part):
     top_p: TopP = None
     frequency_penalty: Penalty = None
     presence_penalty: Penalty = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: dict[TokenId, Annotated[float, Field(ge=-100, le=100)]] | None = None
     top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
@@ -66,15 +69,5 @@ class SamplingRequest(Part):
             frequency_penalty=self.frequency_penalty,
             presence_penalty=self.presence_penalty,
             repetition_penalty=self.repetition_penalty,
-            logit_bias=bias_by_id(self.logit_bias),
+            logit_bias={int(token): bias for token, bias in self.logit_bias.items()} if self.logit_bias else None,
         )
-
-
-def bias_by_id(bias: dict[str, float] | None) -> dict[int, float] | None:
-    """JSON's keys are strings. Raises `InvalidValue` when one is no token id."""
-    if bias is None:
-        return None
-    wrong = next((key for key in bias if not key.isdecimal()), None)
-    if wrong is not None:
-        raise InvalidValue(f"`logit_bias`: {wrong!r} is no token id", param="logit_bias")
-    return {int(key): value for key, value in bias.items()}

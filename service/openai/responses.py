@@ -1,16 +1,19 @@
-"""`POST /v1/responses`, streaming and not: the whole conversation, or what is new since an earlier response."""
+"""`/v1/responses`: the whole conversation, or what is new since an earlier response; and what is remembered of it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
+import orjson
 from aiohttp import web
 
 from ..answering import Plan, admitted, answering
 from ..asking import AUTO, REQUIRED, Ask, ToolChoice, json_grammar, plan
 from ..context import CONTEXT, Context
 from ..conversation import Conversation, Turn
+from ..errors import UnsupportedParameter
 from ..middleware import MODEL
 from ..relay import respond, stream, whole
 from ..schemas import parse
@@ -18,10 +21,11 @@ from ..segments import Segment
 from .chat_request import thinking_of
 from .responses_request import NamedFunction, ResponsesRequest
 from .responses_shapes import Events, Head, items
-from .responses_store import ResponseStore
+from .responses_store import Remembered, ResponseStore
 from .shapes import calls_of, reasoning_of, text_of
 
 STORE = web.AppKey("responses", ResponseStore)
+RESPONSE_ID = "response_id"
 
 
 async def responses(request: web.Request) -> web.StreamResponse:
@@ -31,13 +35,14 @@ async def responses(request: web.Request) -> web.StreamResponse:
     asked = parse(ResponsesRequest, await request.read())
     context.require_model(asked.model)
     request[MODEL] = context.model_name
-    earlier = () if asked.previous_response_id is None else store.turns(asked.previous_response_id)
+    named = asked.previous_response_id
+    earlier = () if named is None else store.get(named, "previous_response_id").turns
     turns = (*earlier, *asked.turns)
     head = Head(context.model_name, asked)
 
-    def remember(segments: Sequence[Segment]) -> None:
+    def remember(response: dict[str, Any], segments: Sequence[Segment]) -> None:
         if asked.store is not False:
-            store.keep(head.id, (*turns, _turn(segments)))
+            store.keep(head.id, Remembered(orjson.dumps(response), (*turns, _turn(segments))))
 
     with admitted(request, context, 1) as caller:
         planned = await _plan(context, asked, turns, arrived_at)
@@ -45,8 +50,24 @@ async def responses(request: web.Request) -> web.StreamResponse:
             if asked.stream:
                 return await stream(request, answers, Events(head, answers.usage, remember))
             (answer,) = await whole(answers)
-            remember(answer.segments)
-            return await respond(answers, head.ended(items(answer.segments), answer.outcome, answers.usage()))
+            response = head.ended(items(answer.segments), answer.outcome, answers.usage())
+            remember(response, answer.segments)
+            return await respond(answers, response)
+
+
+async def remembered(request: web.Request) -> web.Response:
+    """`GET /v1/responses/{response_id}`. Raises `ResponseNotFound`, and `UnsupportedParameter` for a stream."""
+    if request.query.get("stream", "false") != "false":
+        raise UnsupportedParameter("a remembered response is not streamed; leave `stream` out", param="stream")
+    response = request.app[STORE].get(request.match_info[RESPONSE_ID], RESPONSE_ID)
+    return web.Response(body=response.body, content_type="application/json")
+
+
+async def forget(request: web.Request) -> web.Response:
+    """`DELETE /v1/responses/{response_id}`. Raises `ResponseNotFound`."""
+    response_id = request.match_info[RESPONSE_ID]
+    request.app[STORE].forget(response_id, RESPONSE_ID)
+    return web.json_response({"id": response_id, "object": "response", "deleted": True})
 
 
 async def _plan(context: Context, asked: ResponsesRequest, turns: tuple[Turn, ...], arrived_at: float) -> Plan:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from ..conversation import Tool, ToolCall, Turn
 from ..sampling import Wishes
-from ..schemas import Part, text_parts
+from ..schemas import MAX_MESSAGES, MAX_TOOLS, JsonObject, Part, text_parts
 from .chat_request import Effort
 from .request import StreamOptions, Temperature, TokenCount, TopP
 
@@ -23,7 +23,7 @@ class InputText(Part):
     text: str
 
 
-Texts = Annotated[list[InputText], BeforeValidator(text_parts)]
+Texts = Annotated[list[InputText], BeforeValidator(text_parts, json_schema_input_type=str | list[InputText])]
 
 
 class MessageItem(Part):
@@ -90,7 +90,11 @@ Item = Annotated[
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[FunctionOutputItem, Tag("function_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")],
-    Discriminator(_kind),
+    Discriminator(
+        _kind,
+        custom_error_type="item_type",
+        custom_error_message="Input should be a message, reasoning, a function_call or a function_call_output",
+    ),
 ]
 
 
@@ -108,7 +112,7 @@ class FunctionTool(Part):
     type: Literal["function"]
     name: Annotated[str, Field(min_length=1)]
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
 
     @property
     def tool(self) -> Tool:
@@ -128,7 +132,7 @@ class TextFormat(Part):
     harmless = frozenset({"name", "description", "strict"})
 
     type: Literal["text", "json_object", "json_schema"]
-    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    schema_: Annotated[JsonObject | None, Field(alias="schema")] = None
 
 
 class TextConfig(Part):
@@ -167,7 +171,11 @@ class ResponsesRequest(Part):
     }
 
     model: str
-    input: Annotated[list[Item], Field(min_length=1), BeforeValidator(_items)]
+    input: Annotated[
+        list[Item],
+        Field(min_length=1, max_length=MAX_MESSAGES),
+        BeforeValidator(_items, json_schema_input_type=str | list[Item]),
+    ]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -176,7 +184,7 @@ class ResponsesRequest(Part):
     max_output_tokens: TokenCount = None
     temperature: Temperature = None
     top_p: TopP = None
-    tools: list[FunctionTool] | None = None
+    tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -47,9 +48,9 @@ class Head:
             "reasoning": {"effort": asked.get("reasoning", {}).get("effort"), "summary": None},
             "store": asked.get("store", True),
             "temperature": asked.get("temperature"),
-            "text": asked.get("text", {"format": {"type": "text"}}),
+            "text": _as_given(asked.get("text", {"format": {"type": "text"}})),
             "tool_choice": asked.get("tool_choice", "auto"),
-            "tools": asked.get("tools", []),
+            "tools": _as_given(asked.get("tools", [])),
             "top_p": asked.get("top_p"),
             "truncation": asked.get("truncation", "disabled"),
             "usage": None,
@@ -62,6 +63,11 @@ class Head:
             cut = {"reason": "max_output_tokens"}
             return self.response("incomplete", output, incomplete_details=cut, usage=_usage(tokens))
         return self.response("completed", output, usage=_usage(tokens))
+
+
+def _as_given(value: Any) -> orjson.Fragment:
+    """Schemas may hold integers of any length, which orjson would not write."""
+    return orjson.Fragment(json.dumps(value))
 
 
 def items(segments: Sequence[Segment]) -> list[dict[str, Any]]:
@@ -83,9 +89,12 @@ def item(segment: Segment, item_id: str, status: str) -> dict[str, Any]:
 
 
 class Events:
-    """The events of one streamed response; the `Writer` of responses. `on_end` is told all segments at the end."""
+    """The events of one streamed response; the `Writer` of responses. `on_end` is told of the response and
+    all segments at the end."""
 
-    def __init__(self, head: Head, usage: Callable[[], Usage], on_end: Callable[[list[Segment]], None]) -> None:
+    def __init__(
+        self, head: Head, usage: Callable[[], Usage], on_end: Callable[[dict[str, Any], list[Segment]], None]
+    ) -> None:
         self._head = head
         self._usage = usage
         self._on_end = on_end
@@ -110,8 +119,8 @@ class Events:
 
     def complete(self) -> bytes:
         assert self._outcome is not None, "its only answer has ended"
-        self._on_end(self._segments)
         response = self._head.ended(self._output, self._outcome, self._usage())
+        self._on_end(response, self._segments)
         return self._event(f"response.{response['status']}", response=response)
 
     def waiting(self) -> bytes:

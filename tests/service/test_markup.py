@@ -151,6 +151,7 @@ def test_without_tags_to_look_for_every_text_comes_out_as_it_is(text: str) -> No
         '{"name": "", "arguments": {}}',
         '{"name": "f", "arguments": [1]}',
         '{"name": "f", "arguments": "not json"}',
+        '{"name": "f", "arguments": {"a": NaN}}',
         "[]",
         "I changed my mind",
     ],

@@ -15,7 +15,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 from stoker.config import Simulated
 from stoker.service.conversation import ToolCall, Turn
 from stoker.service.openai.responses_request import ResponsesRequest
-from stoker.service.openai.responses_store import ResponseNotFound, ResponseStore
+from stoker.service.openai.responses_store import Remembered, ResponseNotFound, ResponseStore
 from stoker.service.schemas import parse
 from tests.service.rig import Rig
 from tests.service.scripts import ARGUMENTS, SAID, SCHEMA, THOUGHT, TOOL_SCRIPT
@@ -126,15 +126,36 @@ def test_every_parameter_of_the_official_library_is_known() -> None:
     assert set(get_type_hints(ResponseCreateParamsStreaming)) <= known
 
 
-def test_the_conversation_that_was_used_least_recently_is_forgotten_first() -> None:
-    store = ResponseStore(max_characters=8)
-    store.keep("a", (Turn("user", "1234"),))
-    store.keep("b", (Turn("user", "1234"),))
-    assert store.turns("a")
-    store.keep("c", (Turn("user", "1234"),))
+def said(text: str) -> Remembered:
+    return Remembered(b"", (Turn("user", text),))
+
+
+def test_the_response_that_was_used_least_recently_is_forgotten_first() -> None:
+    store = ResponseStore(max_size=8)
+    store.keep("a", said("1234"))
+    store.keep("b", said("1234"))
+    assert store.get("a", "id")
+    store.keep("c", said("1234"))
     with pytest.raises(ResponseNotFound):
-        store.turns("b")
-    assert store.turns("a")
-    store.keep("d", (Turn("user", "longer than all"),))
-    with pytest.raises(ResponseNotFound):
-        store.turns("d")
+        store.get("b", "id")
+    store.forget("a", "id")
+    store.keep("d", said("1234"))
+    assert store.get("c", "id"), "what is forgotten takes no room"
+    store.keep("e", said("longer than all"))
+    for name in "cde":
+        with pytest.raises(ResponseNotFound):
+            store.get(name, "id")
+
+
+async def test_a_response_can_be_read_again_until_it_is_deleted(client: AsyncOpenAI, rig: Rig) -> None:
+    whole = await client.responses.create(model="tiny", input="The weather?", tools=TOOLS, metadata={"for": "me"})
+    assert await client.responses.retrieve(whole.id) == whole
+    async with client.responses.stream(model="tiny", input="The weather?", tools=TOOLS) as stream:
+        streamed = await stream.get_final_response()
+    assert (await client.responses.retrieve(streamed.id)).output_text == streamed.output_text
+    with pytest.raises(openai.BadRequestError, match="stream"):
+        await client.responses.retrieve(whole.id, stream=True)
+    await client.responses.delete(whole.id)
+    for again in (client.responses.retrieve, client.responses.delete):
+        with pytest.raises(openai.NotFoundError, match=whole.id):
+            await again(whole.id)
