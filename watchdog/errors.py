@@ -41,3 +41,11 @@ class NoInitSystem(WatchdogError):
 
 class InitSystemFailed(WatchdogError):
     """The init system could not be told."""
+
+
+class EndpointRefuses(WatchdogError):
+    """An endpoint does not answer as an agent needs it to."""
+
+
+class SettingsNotWritten(WatchdogError):
+    """An agent's file of settings was left as it is."""

@@ -1,0 +1,35 @@
+"""`stoker connect`: the settings that bring an agent to the running endpoint, tried before they are printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ..config import Paths
+
+
+def connect(
+    agent: Annotated[
+        Literal["claude-code", "aider", "continue", "openai", "anthropic"], typer.Argument(help="Who shall connect.")
+    ],
+    url: Annotated[str | None, typer.Option(help="Another endpoint than the tree on this $STOKER_HOME.")] = None,
+    key: Annotated[str | None, typer.Option(envvar="STOKER_API_KEY", help="The key to show there.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write them into the agent's own file.")] = False,
+) -> None:
+    """Print the settings with which an agent uses the running endpoint, after a request as the agent would send it."""
+    from . import connect as connecting
+    from .agents import AGENTS
+    from .client import WatchdogClient
+
+    base = (url or WatchdogClient(Paths.from_environment()).serving.api).rstrip("/").removesuffix("/v1")
+    endpoint = connecting.found(base, key)
+    settings = AGENTS[agent](endpoint, Path.home())
+    seconds = connecting.answers(endpoint, settings.api)
+    typer.echo(settings.text, nl=False)
+    typer.echo(f"# {endpoint.model} answered over the {settings.api.value} API in {seconds:.1f} s", err=True)
+    if write:
+        typer.echo(f"# written to {connecting.write(settings)}", err=True)
+    elif settings.file is not None:
+        typer.echo(f"# `stoker connect {agent} --write` puts this into {settings.file}", err=True)
