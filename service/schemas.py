@@ -20,6 +20,10 @@ from .errors import InvalidRequest, InvalidValue, MalformedJson, UnknownParamete
 MAX_STOPS = 16
 MAX_PROBLEMS = 20
 """Of all that is wrong with a request, so many are looked at."""
+NO_TEXT = frozenset(
+    {"image", "image_url", "input_image", "input_audio", "input_file", "file", "document", "container_upload"}
+)
+"""What the APIs have beside text; refused by name, so that an agent knows to leave it out."""
 MAX_MESSAGES = 10_000
 MAX_TOOLS = 1_000
 MAX_NESTING = 100
@@ -79,7 +83,14 @@ def text_parts(content: Any) -> Any:
     """A string is the short form of one text part."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    if content is None or isinstance(content, list):
+    if content is None:
+        return None
+    if isinstance(content, list):
+        for part in content:
+            kind = part.get("type") if isinstance(part, dict) else None
+            if kind in NO_TEXT:
+                told = "Content of type `{kind}` is not served: models read text only here"
+                raise PydanticCustomError("no_text", told, {"kind": kind})
         return content
     raise PydanticCustomError("content_type", "Input should be a string or a list of content parts")
 

@@ -63,7 +63,7 @@ def function(**more: Any) -> dict[str, Any]:
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-WORDS = {"", "JSON", "object", "image_url"}
+WORDS = {"", "JSON", "object"}
 """Named in the message alone: there is no field, or it is part of a value."""
 DEEP = "[" * 100_000 + "]" * 100_000
 
@@ -140,7 +140,7 @@ TABLE = [
     *(wrong(path, "telepathy", 400, telepathy=True) for path in BODIES),
     wrong(CHAT, "messages.0.mood", 400, messages=[USER | {"mood": "good"}]),
     wrong(CHAT, "audio", 400, audio={"voice": "x"}),
-    wrong(CHAT, "image_url", messages=[{"role": "user", "content": [IMAGE]}]),
+    wrong(CHAT, "messages.0.content", messages=[{"role": "user", "content": [IMAGE]}]),
     wrong(MESSAGES, "image", messages=[{"role": "user", "content": [PICTURE]}]),
     wrong(MESSAGES, "mcp_servers", 400, mcp_servers=[{"url": "x"}]),
     wrong(RESPONSES, "previous_response_id", 404, previous_response_id="resp_absent"),

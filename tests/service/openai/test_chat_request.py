@@ -66,7 +66,7 @@ def test_the_newer_name_of_the_output_bound_wins() -> None:
         ("messages", [], "messages"),
         ("messages", [{"role": "user", "content": 3}], "messages.0.content"),
         ("messages", [{"role": "robot", "content": "x"}], "messages.0.role"),
-        ("messages", [{"role": "user", "content": [{"type": "image_url"}]}], "messages.0.content.0.type"),
+        ("messages", [{"role": "user", "content": [{"type": "image_url"}]}], "messages.0.content"),
         ("stream_options", {"include_usage": "yes"}, "stream_options.include_usage"),
     ],
 )
