@@ -20,12 +20,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stoker.config import Engine
 from stoker.engine.blas import preload_environment
 from stoker.engine.protocol import Finished, RequestEvent, Sampling, Submit, Tokens
+from tests.bench import against_server
 from tests.bench.whole_stack import BareLoop
 from tests.engine.processes import EngineUnderTest, Recorder, running_engine
 
@@ -206,6 +208,9 @@ def _in_an_engine(model: Path, engine: Engine, use: Callable[[Bench], Awaitable[
 
 
 SCENARIOS: dict[str, Callable[[Path], Figures]] = {
+    **{f"streams-{count}": partial(against_server.streams, count=count) for count in (1, 4, 8, 16)},
+    "seeds": against_server.seeded,
+    "agents": against_server.agents,
     "batches": against_a_bare_loop,
     "prefix": prefix_hits,
     "rhythm": rhythm_beside_a_prefill,
