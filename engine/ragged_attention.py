@@ -87,7 +87,20 @@ class PrefixedKV(KVCache):  # type: ignore[misc]  # mlx-lm is untyped
 
 
 class RaggedMask(tuple[Any, ...]):
-    """One attention mask a row, each as the row's own cache made it."""
+    """One attention mask a row: of which new token sees what of the tail, or as the row's own cache made it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Visible:
+    """Which tokens of a row's tail each of its new tokens sees, [count, tail] booleans; made once for all layers."""
+
+    tail: mx.array
+
+    @classmethod
+    def of(cls, before: int, count: int) -> _Visible | None:
+        """For `count` new tokens behind a tail of `before`; one token sees all."""
+        tail = before + count
+        return cls(mx.arange(tail)[None] <= mx.arange(before, tail)[:, None]) if count > 1 else None
 
 
 @dataclass(slots=True)
@@ -105,7 +118,7 @@ class RaggedKV:
 
     def make_mask(self, _: int, **options: Any) -> RaggedMask | None:
         """mlx-lm asks once for all layers of a kind, before their caches grow."""
-        masks = RaggedMask(row.make_mask(count, **options) for row, count in zip(self.rows, self.counts, strict=True))
+        masks = RaggedMask(_mask(row, count, options) for row, count in zip(self.rows, self.counts, strict=True))
         return masks if any(mask is not None for mask in masks) else None
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
@@ -119,14 +132,16 @@ class RaggedKV:
         masks = mask if mask is not None else RaggedMask([None] * len(self.rows))
         outputs: dict[int, mx.array] = {}
         prefixed: dict[int, _PrefixedRow] = {}
+        scaled = self._rows_of(queries * scale)
         for i, (row, row_queries) in enumerate(zip(self.rows, self._rows_of(queries), strict=True)):
             keys, values = self._kv[i]
-            if isinstance(row, PrefixedKV) and row.parts:
-                assert sinks is None, "attention sinks with a shared prefix"
-                prefixed[i] = _PrefixedRow.of(row.parts, row_queries * scale, keys, values)
+            if sinks is None and _is_ours(row, masks[i]):
+                prefixed[i] = _PrefixedRow.of(_parts_of(row), scaled[i], keys, values, masks[i])
             else:
+                assert not _parts_of(row), "attention sinks with a shared prefix"
+                mask_of_row = masks[i].tail if isinstance(masks[i], _Visible) else masks[i]
                 outputs[i] = _row_attention(
-                    row_queries, keys, values, cache=row, scale=scale, mask=masks[i], sinks=sinks
+                    row_queries, keys, values, cache=row, scale=scale, mask=mask_of_row, sinks=sinks
                 )
         if prefixed:
             outputs |= zip(prefixed, _attend_prefixed(list(prefixed.values())), strict=True)
@@ -138,6 +153,25 @@ class RaggedKV:
         if len(self.rows) == packed.shape[0]:
             return packed.split(len(self.rows))
         return [_across(piece) for piece in packed.split(tuple(accumulate(self.counts))[:-1])]
+
+
+def _parts_of(row: Any) -> tuple[SharedPart, ...]:
+    return row.parts if isinstance(row, PrefixedKV) else ()
+
+
+def _mask(row: Any, count: int, options: dict[str, Any]) -> Any:
+    mask = row.make_mask(count, **options)
+    return _Visible.of(row.offset, count) if mask == "causal" and _multiplies_ourselves(row) else mask
+
+
+def _is_ours(row: Any, mask: Any) -> bool:
+    """Whether a row attends through our own products: over shared parts always, over its tail alone where it pays."""
+    return _multiplies_ourselves(row) and (mask is None or isinstance(mask, _Visible))
+
+
+def _multiplies_ourselves(row: Any) -> bool:
+    """On a GPU mlx-lm's attention of one row is one kernel; on the CPU it is a dozen operations, three times ours."""
+    return bool(_parts_of(row)) or (isinstance(row, KVCache) and mx.default_device().type == mx.DeviceType.cpu)
 
 
 def _across(piece: mx.array) -> mx.array:
@@ -158,24 +192,30 @@ class _PrefixedRow:
     values: mx.array
     heads: int
     count: int
+    visible: _Visible | None
 
     @classmethod
-    def of(cls, parts: tuple[SharedPart, ...], queries: mx.array, keys: mx.array, values: mx.array) -> _PrefixedRow:
+    def of(
+        cls,
+        parts: tuple[SharedPart, ...],
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        visible: _Visible | None,
+    ) -> _PrefixedRow:
         """From [1, heads, count, head_dim] scaled queries and the tail's [1, kv_heads, tokens, head_dim]."""
         _, heads, count, dim = queries.shape
         # Heads of one group lie next to each other, so a reshape brings them to their KV head.
         grouped = queries.reshape(1, keys.shape[1], -1, dim)
-        return cls(parts, grouped, keys, values, heads, count)
+        return cls(parts, grouped, keys, values, heads, count, visible)
 
     def tail_scores(self) -> mx.array:
         """[1, kv_heads, group * count, tail]; a new token sees the tail up to itself."""
         scores = self.queries @ self.keys.swapaxes(-1, -2)
-        if self.count == 1:
+        if self.visible is None:
             return scores
-        tail = scores.shape[-1]
-        visible = mx.arange(tail)[None] <= mx.arange(tail - self.count, tail)[:, None]
-        by_token = scores.reshape(scores.shape[1], -1, self.count, tail)
-        return mx.where(visible, by_token, -mx.inf).reshape(scores.shape)
+        by_token = scores.reshape(scores.shape[1], -1, self.count, scores.shape[-1])
+        return mx.where(self.visible.tail, by_token, -mx.inf).reshape(scores.shape)
 
 
 def _attend_prefixed(rows: Sequence[_PrefixedRow]) -> list[mx.array]:
@@ -191,8 +231,7 @@ def _attend_prefixed(rows: Sequence[_PrefixedRow]) -> list[mx.array]:
     weights: dict[tuple[int, SharedPart], mx.array] = {}
     outputs = []
     for i, row in enumerate(rows):
-        pieces = [*(scores[i, part] for part in row.parts), row.tail_scores()]
-        *of_parts, of_tail = _softmax_over(pieces)
+        *of_parts, of_tail = _softmax_over([*(scores[i, part] for part in row.parts), row.tail_scores()])
         weights |= {(i, part): piece for part, piece in zip(row.parts, of_parts, strict=True)}
         outputs.append(of_tail @ row.values)
     for part, readers in sharing.items():
@@ -210,6 +249,8 @@ def _split_rows(product: mx.array, rows: Sequence[_PrefixedRow]) -> list[mx.arra
 
 def _softmax_over(pieces: list[mx.array]) -> list[mx.array]:
     """One softmax over the concatenated last axes, cut up again."""
+    if len(pieces) == 1:
+        return [mx.softmax(pieces[0], axis=-1, precise=True)]
     ends = list(accumulate(piece.shape[-1] for piece in pieces))
     return mx.softmax(mx.concatenate(pieces, axis=-1), axis=-1, precise=True).split(tuple(ends[:-1]), axis=-1)
 

@@ -38,6 +38,23 @@ def test_where_most_rows_wait_for_their_first_token_the_pause_may_be_longer() ->
     assert pace.chunk(decoding=1, prefilling=7) > 4 * pace.chunk(decoding=1, prefilling=1)
 
 
+def test_a_burst_of_prompts_is_not_computed_in_ever_smaller_pieces() -> None:
+    pace = PrefillPace(max_chunk=256, target_s=0.1)
+    for decoding in [0, *range(4, 14)] + [14] * 30:
+        chunk = pace.chunk(decoding, prefilling=16 - decoding)
+        pace.observe(0.045 + 0.005 * decoding + 0.0025 * chunk, decoding, chunk)
+    assert pace.chunk(decoding=14, prefilling=2) > 40
+
+
+def test_a_step_that_was_held_up_does_not_change_the_pace_for_long() -> None:
+    pace = settled(decode_s=0.065, token_s=0.004)
+    before = pace.chunk(decoding=4, prefilling=1)
+    pace.observe(20.0, 4, before)
+    for _ in range(10):
+        pace.observe(0.065 + before * 0.004, 4, before)
+    assert 0.7 * before <= pace.chunk(decoding=4, prefilling=1) <= 1.5 * before
+
+
 @given(
     steps=st.lists(st.tuples(st.floats(0, 100), st.integers(0, 32), st.integers(0, 2000)), max_size=40),
     decoding=st.integers(0, 64),
