@@ -8,13 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
 from .errors import EngineUnavailable, FrameError
-from .protocol import Cancel, Drain, Draining, FromEngine, Heartbeat, Ready, RequestEvent, StepEvents, Submit, ToEngine
+from .protocol import (
+    Cancel,
+    Drain,
+    Draining,
+    FromEngine,
+    Heartbeat,
+    Ready,
+    Reclaim,
+    Reclaimed,
+    RequestEvent,
+    StepEvents,
+    Submit,
+    Tighten,
+    ToEngine,
+)
 from .wire import encode, reader_of_events
 
 RECONNECT_DELAY_S = 0.05
@@ -64,6 +79,8 @@ class SocketEngineClient:
         self._writer: asyncio.StreamWriter | None = None
         self._ready: Ready | None = None
         self._epoch = 0
+        self._reclaims: deque[asyncio.Future[Reclaimed]] = deque()
+        """Those not answered yet, in the order in which they were sent."""
 
     @property
     def ready(self) -> Ready | None:
@@ -85,6 +102,25 @@ class SocketEngineClient:
         self._send(Drain(deadline_s=deadline_s))
         return True
 
+    async def reclaim(self, level: int) -> Reclaimed:
+        """Have memory given back (`protocol.Reclaim`); returns once it is, after the step that runs.
+
+        Raises `EngineUnavailable` when no incarnation is ready, or when it goes before it has answered.
+        """
+        if self._ready is None:
+            raise EngineUnavailable("the engine is not ready")
+        answer: asyncio.Future[Reclaimed] = asyncio.get_running_loop().create_future()
+        self._reclaims.append(answer)
+        self._send(Reclaim(level=level))
+        return await answer
+
+    def tighten(self, limits: Tighten) -> bool:
+        """Bound what the engine does at once; False when no incarnation is ready to hear it."""
+        if self._ready is None:
+            return False
+        self._send(limits)
+        return True
+
     async def run(self) -> None:
         """Connect, listen, reconnect; ends only by cancellation."""
         while True:
@@ -100,6 +136,7 @@ class SocketEngineClient:
             finally:
                 self._writer = None
                 was_ready, self._ready = self._ready, None
+                self._abandon_reclaims()
                 writer.close()
                 with contextlib.suppress(ConnectionError):
                     await writer.wait_closed()
@@ -133,9 +170,20 @@ class SocketEngineClient:
                 self._listener.engine_heartbeat(word)
             case Draining():
                 self._listener.engine_draining()
+            case Reclaimed():
+                answer = self._reclaims.popleft()
+                # Who asked may have given up waiting.
+                if not answer.done():
+                    answer.set_result(word)
             case StepEvents():
                 for event in word.events:
                     self._listener.engine_event(event)
+
+    def _abandon_reclaims(self) -> None:
+        while self._reclaims:
+            answer = self._reclaims.popleft()
+            if not answer.done():
+                answer.set_exception(EngineUnavailable("the engine went before it had answered"))
 
     def _send(self, word: ToEngine) -> None:
         assert self._writer is not None, "ready without a connection"

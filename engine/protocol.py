@@ -8,10 +8,14 @@ three emitted ids gets its next token at position 3.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 PROTOCOL_VERSION = 1
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+ReclaimLevel = Annotated[int, msgspec.Meta(ge=0, le=3)]
 
 
 class Word(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
@@ -63,6 +67,13 @@ class Grammar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str = ""
 
 
+class Priority(StrEnum):
+    """Whether somebody waits for the answer."""
+
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+
+
 class Submit(Word, frozen=True, tag=True):
     """Run a request. `emitted` holds output ids the client already has; generation goes on after them.
 
@@ -77,6 +88,7 @@ class Submit(Word, frozen=True, tag=True):
     max_tokens: int
     stop_ids: list[int]
     grammar: Grammar | None = None
+    priority: Priority = Priority.INTERACTIVE
 
 
 class Cancel(Word, frozen=True, tag=True):
@@ -91,7 +103,30 @@ class Drain(Word, frozen=True, tag=True):
     deadline_s: float
 
 
-ToEngine = Submit | Cancel | Drain
+class Reclaim(Word, frozen=True, tag=True):
+    """Give memory back, between two steps. Answered by `Reclaimed`. Each level includes those before it.
+
+    1 frees MLX's pool of freed buffers. 2 halves what the prefix cache holds in RAM and, said again, leaves there only
+    what running requests read; it stays that small. 3 begins with no more prompts: those that wait are handed back with
+    `QUEUE_FULL`, and so is what comes. 0 lifts what 2 and 3 imposed.
+    """
+
+    level: ReclaimLevel
+
+
+class Tighten(Word, frozen=True, tag=True):
+    """Work with less at once, from the next step on; what is left at its default is as configured.
+
+    At most `max_running` rows (those above end in their own time) and `chunk_tokens` of prompts a step; without
+    `speculate` nothing is drafted.
+    """
+
+    max_running: AtLeastOne | None = None
+    chunk_tokens: AtLeastOne | None = None
+    speculate: bool = True
+
+
+ToEngine = Submit | Cancel | Drain | Reclaim | Tighten
 
 
 class Phase(StrEnum):
@@ -103,15 +138,22 @@ class Phase(StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one engine can take: rows decoded at once, requests waiting, tokens of one request (prompt + output)."""
+    """What one engine can take: rows decoded at once, requests waiting, tokens of one request (prompt + output).
+
+    `kv_tokens` is how many tokens of one request its memory for KV holds, None where that is not bounded.
+    """
 
     max_running: int
     max_waiting: int
     context_tokens: int
+    kv_tokens: int | None = None
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes by kind, None where unknown. `active` includes `weights` and `kv`; `cache` is MLX's freed-buffer pool."""
+    """Bytes by kind, None where unknown. `active` includes `weights` and `kv`; `cache` is MLX's freed-buffer pool.
+
+    `limit` bounds the whole process, `kv_budget` the KV.
+    """
 
     active: int | None = None
     cache: int | None = None
@@ -120,6 +162,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv: int | None = None
     footprint: int | None = None
     limit: int | None = None
+    kv_budget: int | None = None
 
     def with_footprint(self, footprint: int) -> Memory:
         """The same reading with the process's footprint, which the thread that made it does not know."""
@@ -219,6 +262,8 @@ class Heartbeat(Word, frozen=True, tag=True):
     """Tokens that were launched and whose step has not finished."""
     prefix_cache: PrefixCacheUse = PrefixCacheUse()
     drafts: dict[DraftMethod, Drafts] = {}
+    preemptions: int = 0
+    """Times that a running request gave up its KV for others and had to wait again, since the start."""
 
 
 class Draining(Word, frozen=True, tag=True):
@@ -297,7 +342,7 @@ class Finished(Word, frozen=True, tag=True):
 
 
 class Rejected(Word, frozen=True, tag=True):
-    """The only word about a request that was not taken."""
+    """The last word about a request that was not taken, or that is handed back with what it has emitted so far."""
 
     id: str
     code: RejectCode
@@ -314,4 +359,12 @@ class StepEvents(Word, frozen=True, tag=True):
     events: list[RequestEvent]
 
 
-FromEngine = Ready | Heartbeat | Draining | StepEvents
+class Reclaimed(Word, frozen=True, tag=True):
+    """A `Reclaim` is done: so many bytes, by readings before and after, are the system's again."""
+
+    epoch: int
+    level: int
+    freed_bytes: int
+
+
+FromEngine = Ready | Heartbeat | Draining | Reclaimed | StepEvents

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ..config import Server
+from ..engine.protocol import Priority
 from .errors import (
     ContextLengthExceeded,
     EngineLoading,
@@ -16,7 +17,6 @@ from .errors import (
     ServiceError,
     ShuttingDown,
 )
-from .fairness import Priority
 
 
 class ShedLevel(IntEnum):

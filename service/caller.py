@@ -6,8 +6,9 @@ import hashlib
 
 from aiohttp import web
 
+from ..engine.protocol import Priority
 from .errors import InvalidValue
-from .fairness import Caller, Priority
+from .fairness import Caller
 
 PRIORITY_HEADER = "x-stoker-priority"
 

@@ -101,6 +101,7 @@ class Entry:
             max_tokens=order.max_tokens,
             stop_ids=order.stop_ids,
             grammar=order.grammar,
+            priority=order.caller.priority,
         )
 
     def time_per_output_token(self) -> float | None:

@@ -1,25 +1,22 @@
 """Who goes next among those who wait: one line a client, served in turn by the work that each has had.
 
 Start-time fair queueing (Goyal, Vin and Cheng, 1996): the line that has had the least work goes next, so a client with
-one short request does not wait behind another's hundred. Interactive requests go before batch ones. Pure: no clock, no
-effects.
+one short request does not wait behind another's hundred. Interactive requests go before batch ones, but for a share of
+the turns. Pure: no clock, no effects.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
+
+from ..engine.protocol import Priority
 
 COST_OF_A_REQUEST = 256
 """What a request costs beside its prompt, in tokens: its output, whose length nobody knows."""
 
-
-class Priority(StrEnum):
-    """Whether somebody waits for the answer."""
-
-    INTERACTIVE = "interactive"
-    BATCH = "batch"
+BATCH_EVERY = 8
+"""While both kinds wait, each so-manyth turn is a batch request's, so that none waits for ever."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,8 @@ class FairQueue:
         self._interactive = _Lines()
         self._batch = _Lines()
         self._waiting: dict[str, tuple[Caller, int]] = {}
+        self._passed_over = 0
+        """Turns that batch requests waited through since one of them had its own."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -52,7 +51,11 @@ class FairQueue:
 
     def pop(self) -> str | None:
         """Take out who goes next; None when nobody waits."""
-        request_id = self._interactive.pop() or self._batch.pop()
+        if self._passed_over < BATCH_EVERY - 1 and (request_id := self._interactive.pop()) is not None:
+            self._passed_over = self._passed_over + 1 if self._batch else 0
+        else:
+            self._passed_over = 0
+            request_id = self._batch.pop() or self._interactive.pop()
         if request_id is not None:
             del self._waiting[request_id]
         return request_id
@@ -92,6 +95,9 @@ class _Lines:
         self._lines: dict[str, _Line] = {}
         self._now = 0.0
 
+    def __bool__(self) -> bool:
+        return any(line.waiting for line in self._lines.values())
+
     def push(self, key: str, request_id: str, tokens: int) -> None:
         line = self._lines.setdefault(key, _Line(self._now))
         if not line.waiting:
@@ -116,7 +122,7 @@ class _Lines:
 
     def _forget_the_even(self) -> None:
         """Drop the lines of clients who have nothing waiting and nothing to make up for."""
-        if not any(line.waiting for line in self._lines.values()):
+        if not self:
             self._lines.clear()
             return
         even = [key for key, line in self._lines.items() if not line.waiting and line.served <= self._now]

@@ -18,11 +18,13 @@ from stoker.engine.protocol import (
     FinishReason,
     FromEngine,
     Prefill,
+    Reclaim,
     RejectCode,
     Rejected,
     Sampling,
     StepEvents,
     Submit,
+    Tighten,
     Timings,
     ToEngine,
     Tokens,
@@ -32,6 +34,8 @@ counts = st.integers(0, 2**31)
 ids = st.lists(counts, max_size=20)
 requests = st.one_of(
     st.builds(Cancel, id=st.text()),
+    st.builds(Reclaim, level=st.integers(0, 3)),
+    st.builds(Tighten, max_running=st.none() | st.integers(1, 100), speculate=st.booleans()),
     st.builds(
         Submit,
         id=st.text(),

@@ -8,10 +8,10 @@ from typing import Any
 
 from stoker.config import Server
 from stoker.engine.errors import EngineUnavailable as NoEngine
-from stoker.engine.protocol import FinishReason, Limits, Ready, Sampling, Submit, Timings, TokenLogprob
+from stoker.engine.protocol import FinishReason, Limits, Priority, Ready, Sampling, Submit, Timings, TokenLogprob
 from stoker.service.entry import Order, Prefix
 from stoker.service.errors import ServiceError
-from stoker.service.fairness import Caller, Priority
+from stoker.service.fairness import Caller
 from stoker.service.ledger import Ledger
 from stoker.service.metrics import Metrics
 from stoker.service.telemetry import LedgerTelemetry

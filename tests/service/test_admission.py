@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.config import Server
+from stoker.engine.protocol import Priority
 from stoker.service.admission import (
     Arrival,
     Conditions,
@@ -27,7 +28,6 @@ from stoker.service.errors import (
     QueueFull,
     ShuttingDown,
 )
-from stoker.service.fairness import Priority
 
 SERVER = Server(
     max_queue=4,

@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.service.fairness import COST_OF_A_REQUEST, Caller, FairQueue, Priority
+from stoker.engine.protocol import Priority
+from stoker.service.fairness import BATCH_EVERY, COST_OF_A_REQUEST, Caller, FairQueue
 
 A, B, C = Caller("a"), Caller("b"), Caller("c")
 
@@ -60,6 +61,26 @@ def test_a_client_that_sends_its_next_at_once_does_not_starve_one_that_waits() -
 def test_batch_requests_go_when_nobody_waits_for_an_answer() -> None:
     queue = filled(Caller("a", Priority.BATCH), A, B, Caller("b", Priority.BATCH))
     assert drained(queue) == ["a1", "b2", "a0", "b3"]
+
+
+def test_a_batch_request_has_its_turn_however_many_others_come() -> None:
+    queue = filled(Caller("a", Priority.BATCH), Caller("a", Priority.BATCH))
+    turns = []
+    for number in range(2 * BATCH_EVERY):
+        queue.push(B, f"b{number}", 10)
+        turns.append(queue.pop())
+    assert [turn for turn, request in enumerate(turns) if request in ("a0", "a1")] == [
+        BATCH_EVERY - 1,
+        2 * BATCH_EVERY - 1,
+    ]
+
+
+def test_turns_that_no_batch_request_waited_through_do_not_count() -> None:
+    queue = filled(*[A] * BATCH_EVERY)
+    for _ in range(BATCH_EVERY - 1):
+        queue.pop()
+    queue.push(Caller("b", Priority.BATCH), "late", 10)
+    assert queue.pop() == f"a{BATCH_EVERY - 1}"
 
 
 def test_who_holds_most_gives_way_with_its_newest() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.engine.protocol import Finished, FinishReason, Limits, Prefill, Tokens
+from stoker.engine.protocol import Finished, FinishReason, Limits, Prefill, Priority, Tokens
 from stoker.service.errors import QueueFull, RequestQuarantined
-from stoker.service.fairness import Priority
 from stoker.service.turns import LOOKAHEAD
 from tests.service.table import NO_TIME, ROWS, Table
 

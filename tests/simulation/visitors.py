@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stoker.engine.protocol import FinishReason, Sampling, Submit, TokenLogprob
+from stoker.engine.protocol import FinishReason, Priority, Sampling, Submit, TokenLogprob
 from stoker.service.door import Door
 from stoker.service.entry import Order, Prefix
 from stoker.service.errors import QueueFull, RequestQuarantined, ServiceError, Unavailable
-from stoker.service.fairness import Caller, Priority
+from stoker.service.fairness import Caller
 from stoker.service.ledger import Ledger
 from tests.simulation.clock import Clock
 from tests.simulation.machine import Work, token
