@@ -180,6 +180,11 @@ class Engine(Section):
     """KV kept on disk, so that a restarted engine goes on warm; 0 keeps none."""
     cache_limit_bytes: Count = 1024 * 1024 * 1024
     """Bound of MLX's pool of freed buffers."""
+    memory_limit_bytes: Count | None = None
+    """Memory of the engine; absent, what the GPU or the control group allows, else what the machine has."""
+    kv_budget_bytes: Count | None = None
+    """KV of all running requests and of the prefix cache in memory; absent, what the weights, the pool and a tenth of
+    the memory for everything else leave. Requests wait, and running ones take turns, when it is used up."""
     heartbeat_s: Seconds = 0.25
     """Time between two heartbeats."""
     simulated: Simulated = Simulated()

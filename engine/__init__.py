@@ -5,7 +5,8 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 1. `protocol`   the words it speaks, as frozen structs (no MLX);
 2. `wire`       how those words become frames on a Unix socket;
 3. `client`     the other end of the socket, for the service and the watchdog;
-4. `scheduler`  which tokens of which rows the next step computes (pure), `pace` how many of a prompt beside streams;
+4. `scheduler`  which tokens of which rows the next step computes (pure), `pace` how many of a prompt beside streams,
+   `kv_cost` what their KV takes (no MLX);
 5. `batch`      the contract of whatever turns rows into tokens, and `mlx_batch`, which does it on MLX:
    `ragged` runs rows of different lengths in one pass, `ragged_attention` each over its own and its shared KV,
    `prefix_cache` lets rows begin with KV that is known; `blocks` says which KV is kept for which tokens, `misses` why
@@ -13,9 +14,11 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 6. `sampling`   the next token of every row, as a function of (seed, position); `adjustments` changes logits before;
    `drafting` asks `speculative` what a row may say next and how much of it to verify, `grammar` what it may say
    (no MLX in these three);
-7. `loop`       receive -> schedule -> launch -> collect -> send, on the one thread that touches MLX; `request` is one
-   request in it, `counts` what it counts, `link` what passes between the two threads;
-8. `server`     the process around the loop: socket, heartbeats, signals; `loading` makes the batch;
+7. `loop`       receive -> schedule -> launch -> collect -> send, on the one thread that touches MLX; `intake` says what
+   it takes, `request` is one request in it, `meter` and `counts` what it measures, `link` what passes between the two
+   threads;
+8. `server`     the process around the loop: socket, heartbeats, signals; `loading` makes the batch, with MLX's limits
+   (`memory`, `host_memory`);
 9. `simulated`  a deterministic batch with injectable faults for the same loop.
 
 Beside them, for the processes that start an engine: `models` (fetch, check, list, convert and remove models; `pull`

@@ -39,7 +39,13 @@ def _simulated(settings: EngineProcess) -> Batch:
     from .simulated import SimulatedBatch
 
     engine = settings.engine
-    limits = Limits(engine.max_running, engine.max_waiting, engine.context_tokens or SIMULATED_CONTEXT_TOKENS)
+    budget = engine.kv_budget_bytes
+    limits = Limits(
+        engine.max_running,
+        engine.max_waiting,
+        engine.context_tokens or SIMULATED_CONTEXT_TOKENS,
+        kv_tokens=None if budget is None else budget // engine.simulated.token_bytes,
+    )
     return SimulatedBatch(engine.simulated, limits, settings.epoch)
 
 

@@ -98,6 +98,18 @@ class Batch(Protocol):
     def add(self, row_id: str) -> Found:
         """Make room for an expected row; nothing is computed yet. Says what of its sequence is known already."""
 
+    def has_room_for(self, row_id: str) -> bool:
+        """Whether the KV that an expected row will surely need fits beside what the others will surely need."""
+
+    def has_room_after(self, chunks: Sequence[Chunk]) -> bool:
+        """Whether all KV fits once these chunks are computed; what only the cache keeps gives way."""
+
+    def preempt(self, row_id: str) -> int:
+        """Free a row's KV and expect it again, with all that it drew; nothing may be under way.
+
+        Returns how many tokens its sequence has now.
+        """
+
     @property
     def needs_tokens(self) -> bool:
         """Whether the next step can only be launched once every token so far has been collected."""
@@ -110,6 +122,12 @@ class Batch(Protocol):
 
     def remove(self, row_id: str) -> None:
         """Free a row's state, or forget an expected one. Only between two steps."""
+
+    def reclaim(self, level: int) -> int:
+        """Do what `protocol.Reclaim` says of KV and the pool; returns the bytes freed. Nothing may be under way."""
+
+    def allow_drafts(self, allowed: bool) -> None:
+        """Whether rows may draft, from the next step on."""
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when what is kept contradicts itself. Called when there are no rows."""

@@ -93,6 +93,16 @@ class RamTier:
         """Bytes of every segment whose memory is not free, pinned ones that no lookup can find included."""
         return self._nbytes
 
+    @property
+    def pinned_nbytes(self) -> int:
+        """Of them, those that are pinned."""
+        return sum(segment.nbytes for segment in self._pins)
+
+    def pinned_blocks(self, hashes: Sequence[bytes]) -> int:
+        """How many blocks from the first are in pinned memory; no use of them."""
+        pinned = (any(held in self._pins for held in self._holders.get(block, ())) for block in hashes)
+        return next((count for count, is_pinned in enumerate(pinned) if not is_pinned), len(hashes))
+
     def contains(self, block: bytes) -> bool:
         """Whether a lookup that reaches this block would find it; no use of it."""
         return block in self._holders
@@ -163,8 +173,9 @@ class RamTier:
         return freed
 
     def snapshot(self) -> RamSnapshot:
-        pinned = sum(segment.nbytes for segment in self._pins)
-        return RamSnapshot(self._nbytes, pinned, len(self._segments), len(self._holders), self.evicted_blocks)
+        return RamSnapshot(
+            self._nbytes, self.pinned_nbytes, len(self._segments), len(self._holders), self.evicted_blocks
+        )
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when the index, the segments and the bytes contradict each other."""

@@ -28,11 +28,13 @@ class Drafting:
         self._controller = Controller()
         self._drafters: dict[str, _Drafter] = {}
         self._read_at = clock()
+        self.allowed = True
+        """Off, nothing is drafted for now; rows are still followed, so that it can go on at any time."""
 
     @property
     def wants_to_draft(self) -> bool:
         """Whether the plan made after the last step gives any row a draft."""
-        return any(drafter.planned for drafter in self._drafters.values())
+        return self.allowed and any(drafter.planned for drafter in self._drafters.values())
 
     def add(self, row_id: str, tokens: Sequence[int]) -> None:
         """A row with its sequence so far."""

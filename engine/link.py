@@ -62,6 +62,7 @@ class Reading:
     memory: Memory = field(default_factory=Memory)
     prefix_cache: PrefixCacheUse = field(default_factory=PrefixCacheUse)
     drafts: dict[DraftMethod, Drafts] = field(default_factory=dict)
+    preemptions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,18 @@ class OwnedEvent:
 
 
 class Link:
-    """The step thread's end. `deliver` and `announce` are called on it and must hand over to the I/O thread."""
+    """The step thread's end. What it is made of is called on it and must hand over to the I/O thread."""
 
     def __init__(
-        self, deliver: Callable[[Sequence[OwnedEvent]], None], announce: Callable[[str, Limits], None]
+        self,
+        deliver: Callable[[Sequence[OwnedEvent]], None],
+        announce: Callable[[str, Limits], None],
+        reclaimed: Callable[[Owner, int, int], None],
     ) -> None:
         self._inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self._deliver = deliver
         self._announce = announce
+        self._reclaimed = reclaimed
         self.reading = Reading()
 
     def put(self, inbound: Inbound) -> None:
@@ -99,6 +104,10 @@ class Link:
     def ready(self, model: str, limits: Limits) -> None:
         """The model is loaded."""
         self._announce(model, limits)
+
+    def reclaimed(self, owner: Owner, level: int, freed_bytes: int) -> None:
+        """What one connection asked for is done."""
+        self._reclaimed(owner, level, freed_bytes)
 
     def send(self, events: Sequence[OwnedEvent]) -> None:
         """Hand one step's events over."""

@@ -18,6 +18,7 @@ from .blocks import root_hash
 from .drafting import Drafting
 from .errors import GrammarError, ModelError
 from .grammar import GrammarCompiler
+from .kv_cost import KvBudget
 from .kv_disk import DiskTier
 from .mlx_batch import MlxBatch
 from .prefix_cache import BLOCK_TOKENS, PrefixCache
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 def load_batch(settings: EngineProcess) -> MlxBatch:
     """Raises `ModelError` when the folder cannot be loaded; any other error means that the engine is unwell."""
     assert settings.model_path is not None, "an MLX engine without a model folder"
-    memory.set_limits(settings.engine.cache_limit_bytes)
+    bounds = memory.set_limits(settings.engine.memory_limit_bytes, settings.engine.cache_limit_bytes)
     hook_attention()
     try:
         model, config = mlx_lm.utils.load_model(settings.model_path)
@@ -45,7 +46,15 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         raise ModelError(f"cannot load the model in {settings.model_path}: {error}") from error
     weights: int = tree_reduce(lambda total, array: total + array.nbytes, model.parameters(), 0)  # type: ignore[no-untyped-call]
     ragged = RaggedModel.probe(model)
-    log.info("model_loaded", model=settings.model_name, weights_bytes=weights, batching=ragged.mode.value)
+    kv = KvBudget(memory.kv_cost(ragged), settings.engine.kv_budget_bytes or bounds.kv_budget(weights))
+    log.info(
+        "model_loaded",
+        model=settings.model_name,
+        weights_bytes=weights,
+        kv_budget_bytes=kv.nbytes,
+        kv_budget_tokens=kv.tokens,
+        batching=ragged.mode.value,
+    )
     text_config = {**config, **config.get("text_config", {})}
     window = int(text_config.get("max_position_embeddings") or DEFAULT_CONTEXT_TOKENS)
     engine = settings.engine
@@ -53,6 +62,7 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         max_running=engine.max_running,
         max_waiting=engine.max_waiting,
         context_tokens=min(engine.context_tokens or window, window),
+        kv_tokens=kv.tokens,
     )
     vocabulary = int(text_config["vocab_size"])
     mx.clear_cache()
@@ -61,9 +71,9 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         name=settings.model_name,
         limits=limits,
         vocabulary=vocabulary,
-        weights=weights,
+        memory=memory.MemoryPlan(weights, kv, bounds.limit),
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
-        prefixes=_prefix_cache(settings, ragged),
+        prefixes=_prefix_cache(settings, ragged, kv.nbytes),
         drafting=Drafting(enabled=engine.speculation == "auto" and ragged.trims, clock=time.perf_counter),
     )
 
@@ -78,7 +88,7 @@ def _grammars(folder: Path, vocabulary: int, end_ids: int | list[int] | None) ->
         return None
 
 
-def _prefix_cache(settings: EngineProcess, model: RaggedModel) -> PrefixCache | None:
+def _prefix_cache(settings: EngineProcess, model: RaggedModel, kv_bytes: int) -> PrefixCache | None:
     engine = settings.engine
     assert settings.model_path is not None
     if not engine.prefix_cache_ram_bytes or not model.shares_prefixes:
@@ -93,7 +103,7 @@ def _prefix_cache(settings: EngineProcess, model: RaggedModel) -> PrefixCache | 
     disk = None
     if engine.prefix_cache_disk_bytes:
         disk = DiskTier(settings.kv_path, engine.prefix_cache_disk_bytes, version=root.hex())
-    return PrefixCache(root, engine.prefix_cache_ram_bytes, disk)
+    return PrefixCache(root, min(engine.prefix_cache_ram_bytes, kv_bytes), disk)
 
 
 def _fingerprint(folder: Path) -> str:

@@ -11,24 +11,28 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from . import intake
 from .batch import Batch, RowSpec, Sampled
-from .counts import Counts
-from .link import Command, Finish, Inbound, Link, OwnedEvent, Owner, OwnerGone, Reading, Stop
+from .link import Command, Finish, Inbound, Link, OwnedEvent, Owner, OwnerGone, Stop
+from .meter import Meter
 from .pace import PrefillPace
 from .protocol import (
     Cancel,
     Finished,
     FinishReason,
+    Reclaim,
     RejectCode,
     Rejected,
     RequestEvent,
     Submit,
+    Tighten,
 )
 from .request import Request
 from .scheduler import Chunk, Row, Scheduler
 
-MEMORY_READING_PERIOD_S = 0.25
 INTEGRITY_PERIOD_S = 60.0
+NO_PREFILLS_LEVEL = 3
+"""From this level of `Reclaim` on, no prompt is begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +54,13 @@ class EngineLoop:
         self._batch = batch
         self._pace = pace
         self._clock = clock
+        self._meter = Meter(batch, scheduler, clock)
         self._requests: dict[str, Request] = {}
         self._outbox: list[OwnedEvent] = []
         self._under_way: deque[_Step] = deque()
         self._collected_at = clock()
         self._finishing = False
-        self._steps = 0
-        self._busy_s = 0.0
-        self._computed_tokens = 0
-        self._progress_at = clock()
-        self._counts = Counts()
-        self._memory = batch.memory()
-        self._tiers = batch.tiers()
-        self._memory_read_at = clock()
+        self._begins_prompts = True
         self._checked_at = clock()
 
     def run(self) -> None:
@@ -95,7 +93,7 @@ class EngineLoop:
                 return False
             self._obey(inbound)
         if was_idle:
-            self._progress_at = self._clock()
+            self._meter.work_came()
         return True
 
     def _obey(self, inbound: Inbound) -> None:
@@ -104,6 +102,11 @@ class EngineLoop:
                 self._take(owner, submit)
             case Command(word=Cancel(id=request_id)):
                 self._cancel(request_id)
+            case Command(owner=owner, word=Reclaim(level=level)):
+                self._reclaim(owner, level)
+            case Command(word=Tighten() as limits):
+                self._scheduler.tighten(limits)
+                self._batch.allow_drafts(limits.speculate)
             case OwnerGone(owner=owner):
                 for request_id in [key for key, request in self._requests.items() if request.owner == owner]:
                     self._forget(request_id)
@@ -119,34 +122,29 @@ class EngineLoop:
         self._requests[submit.id] = request = Request(owner, submit, now)
         budget = submit.max_tokens - len(submit.emitted)
         self._batch.expect(RowSpec(submit.id, submit.prompt, submit.emitted, submit.sampling, submit.grammar))
-        self._scheduler.add(Row(submit.id, request.known, budget, arrived_at=now))
+        self._scheduler.add(Row(submit.id, request.known, budget, arrived_at=now, priority=submit.priority))
 
     def _refusal(self, submit: Submit) -> Rejected | None:
         if self._finishing:
             return Rejected(submit.id, RejectCode.STOPPING, "this engine is about to end")
         if submit.id in self._requests:
             return Rejected(submit.id, RejectCode.INVALID, f"request {submit.id} is already here")
-        problem = self._problem(submit)
-        if problem is not None:
-            return Rejected(submit.id, RejectCode.INVALID, problem)
-        needed, held = len(submit.prompt) + submit.max_tokens, self._batch.limits.context_tokens
-        if needed > held:
-            message = f"prompt and output need {needed} tokens, the context holds {held}"
-            return Rejected(submit.id, RejectCode.CONTEXT_LENGTH_EXCEEDED, message)
+        refusal = intake.refusal(submit, self._batch)
+        if refusal is not None:
+            return refusal
+        if not self._begins_prompts:
+            return _handed_back(submit.id)
         if not self._scheduler.can_add():
             return Rejected(submit.id, RejectCode.QUEUE_FULL, f"{self._scheduler.waiting} requests wait already")
         return None
 
-    def _problem(self, submit: Submit) -> str | None:
-        """What makes a submission meaningless, whatever the engine's state."""
-        if not submit.prompt:
-            return "the prompt is empty"
-        if submit.max_tokens <= len(submit.emitted):
-            return "max_tokens leaves nothing to generate"
-        sequence = submit.prompt + submit.emitted
-        if min(sequence) < 0 or max(sequence) >= self._batch.vocabulary:
-            return f"a token id is outside the vocabulary of {self._batch.vocabulary}"
-        return self._batch.refusal(submit.grammar) if submit.grammar is not None else None
+    def _reclaim(self, owner: Owner, level: int) -> None:
+        """What is under way ends first, so that the readings before and after are true."""
+        self._collect(leave=0)
+        self._begins_prompts = self._begins_prompts and level < NO_PREFILLS_LEVEL if level else True
+        freed = self._batch.reclaim(level)
+        self._meter.read_memory()
+        self._link.reclaimed(owner, level, freed)
 
     def _step(self) -> None:
         began = self._clock()
@@ -154,9 +152,8 @@ class EngineLoop:
         self._collect(leave=0 if self._batch.needs_tokens else 1)
         # Tokens do not wait for the next graph to be built, and a launch that hangs leaves a true reading behind.
         self._flush()
-        while (row_id := self._scheduler.admit(self._batch.should_wait)) is not None:
-            self._admit(row_id)
-        chunks = self._scheduler.plan(self._clock())
+        self._admit()
+        chunks = self._plan()
         if chunks:
             pieces = [(self._requests[chunk.id], chunk) for chunk in chunks]
             self._under_way.append(_Step(pieces, launched_at=self._clock()))
@@ -165,9 +162,33 @@ class EngineLoop:
             self._scheduler.apply(chunks)
         else:
             self._collect(leave=0)
-        self._steps += 1
-        self._progress_at = self._clock()
-        self._busy_s += self._progress_at - began
+        self._meter.stepped(began)
+
+    def _admit(self) -> None:
+        if not self._begins_prompts:
+            for waiting_id in self._scheduler.waiting_ids:
+                self._emit(self._forget(waiting_id), _handed_back(waiting_id))
+        while (row_id := self._scheduler.admit(self._batch.should_wait, self._batch.has_room_for)) is not None:
+            request = self._requests[row_id]
+            found = self._batch.add(row_id)
+            self._scheduler.found(row_id, found.tokens)
+            if not request.begun:
+                self._meter.counts.looked_up(request.known, found)
+            self._emit(request, request.admitted(found, self._clock()))
+
+    def _plan(self) -> tuple[Chunk, ...]:
+        """What the next step computes; rows give up their KV until there is room for it."""
+        while (chunks := self._scheduler.plan()) and not self._batch.has_room_after(chunks):
+            if self._under_way:
+                # What it draws must be known before its row can wait, and may end rows.
+                self._collect(leave=0)
+                continue
+            victim = self._scheduler.victim()
+            if victim is None:
+                break
+            self._scheduler.preempted(victim, self._batch.preempt(victim))
+            self._meter.preemptions += 1
+        return chunks
 
     def _collect(self, leave: int) -> None:
         """Wait for steps under way and hand out what they drew."""
@@ -177,7 +198,7 @@ class EngineLoop:
             step = self._under_way.popleft()
             self._learn_pace(step)
             for request, chunk in step.pieces:
-                self._computed_tokens += chunk.count
+                self._meter.computed_tokens += chunk.count
                 self._report_prefill(request, chunk)
         for sampled in drawn:
             self._hand_out(sampled)
@@ -190,9 +211,8 @@ class EngineLoop:
         """A step began when it was launched or, if that was later, when the one before it was over."""
         now = self._clock()
         seconds, self._collected_at = now - max(step.launched_at, self._collected_at), now
-        prompt_tokens = sum(chunk.count for request, chunk in step.pieces if chunk.start < request.known)
-        decoding = sum(chunk.start >= request.known for request, chunk in step.pieces)
-        self._pace.observe(seconds, decoding, prompt_tokens)
+        prompt_tokens = sum(chunk.count for _, chunk in step.pieces if not chunk.decodes)
+        self._pace.observe(seconds, sum(chunk.decodes for _, chunk in step.pieces), prompt_tokens)
 
     def _tell_what_is_under_way(self) -> None:
         """How long the next call may take depends on it, and that call may be the one that never returns."""
@@ -202,27 +222,19 @@ class EngineLoop:
     def _tokens_under_way(self) -> int:
         return sum(chunk.count for step in self._under_way for _, chunk in step.pieces)
 
-    def _admit(self, row_id: str) -> None:
-        request = self._requests[row_id]
-        found = self._batch.add(row_id)
-        self._scheduler.found(row_id, found.tokens)
-        self._counts.looked_up(request.known, found)
-        self._emit(request, request.admitted(found, self._clock()))
-
     def _hand_out(self, sampled: Sampled) -> None:
-        self._counts.sampled(sampled)
+        self._meter.counts.sampled(sampled)
         request = self._requests.get(sampled.id)
         if request is None:
             return
         self._scheduler.credit(sampled.id, len(sampled.tokens) - 1)
         tokens, reason = request.take(sampled)
-        if tokens is not None:
-            self._emit(request, tokens)
+        self._emit(request, tokens)
         if reason is not None:
             self._finish(sampled.id, reason)
 
     def _report_prefill(self, request: Request, chunk: Chunk) -> None:
-        if self._requests.get(chunk.id) is request and chunk.start < request.known:
+        if self._requests.get(chunk.id) is request and not chunk.decodes:
             self._emit(request, request.computed(chunk.start + chunk.count, self._clock()))
 
     def _cancel(self, request_id: str) -> None:
@@ -238,27 +250,15 @@ class EngineLoop:
         self._batch.remove(request_id)
         return self._requests.pop(request_id)
 
-    def _emit(self, request: Request, event: RequestEvent) -> None:
-        self._outbox.append(OwnedEvent(request.owner, event))
+    def _emit(self, request: Request, event: RequestEvent | None) -> None:
+        if event is not None:
+            self._outbox.append(OwnedEvent(request.owner, event))
 
     def _flush(self) -> None:
         self._link.send(self._outbox)
         self._outbox = []
-        now = self._clock()
-        # An idle loop reads no more until work comes, and what it leaves behind may stand for hours.
-        if self._scheduler.idle or now - self._memory_read_at >= MEMORY_READING_PERIOD_S:
-            self._memory = self._batch.memory()
-            self._tiers = self._batch.tiers()
-            self._memory_read_at = now
-        self._link.reading = Reading(
-            steps=self._steps,
-            progress_at=self._progress_at,
-            running=self._scheduler.running,
-            waiting=self._scheduler.waiting,
-            busy_s=self._busy_s,
-            computed_tokens=self._computed_tokens,
-            step_tokens=self._tokens_under_way,
-            memory=self._memory,
-            prefix_cache=self._counts.prefix_cache(self._tiers),
-            drafts=self._counts.drafts(),
-        )
+        self._link.reading = self._meter.reading(self._tokens_under_way)
+
+
+def _handed_back(request_id: str) -> Rejected:
+    return Rejected(request_id, RejectCode.QUEUE_FULL, "no prompt is begun while memory is given back")

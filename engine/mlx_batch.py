@@ -10,24 +10,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from . import memory
+from . import memory as mlx_memory
 from .adjustments import Context, History
 from .batch import Found, RowSpec, Sampled, TierSize
 from .drafting import Drafting
 from .errors import GrammarError
 from .grammar import GrammarCompiler, MaskWorker, Matcher
+from .memory import MemoryPlan
 from .prefix_cache import Lease, PrefixCache
 from .protocol import Grammar, Limits, Memory, MissReason, Sampling, Tier, TokenLogprob
 from .ragged import RaggedModel, RowState
 from .sampling import Draws, Sampler
 from .scheduler import Chunk
+from .speculative import MAX_DRAFT
+
+SURE_TOKENS = 64
+"""A row is let in only with room for so much output of every row, so that it is not preempted at once again."""
 
 FLUSH_DEADLINE_S = 3.0
 """How long the end of the process may wait for blocks that are queued for the disk."""
@@ -58,6 +63,16 @@ class _Row:
     def position(self) -> int:
         """Output position of the token that the next launch draws."""
         return len(self.tokens) - len(self.spec.prompt) + self.draws_under_way
+
+    @property
+    def known(self) -> int:
+        """Tokens that it came with."""
+        return len(self.spec.prompt) + len(self.spec.emitted)
+
+    @property
+    def shared(self) -> int:
+        """Of its KV's tokens, those in memory that the prefix cache counts."""
+        return self.lease.shared_tokens if self.lease is not None else 0
 
     @property
     def must_know_its_tokens(self) -> bool:
@@ -111,7 +126,7 @@ class MlxBatch:
         name: str,
         limits: Limits,
         vocabulary: int,
-        weights: int,
+        memory: MemoryPlan,
         grammars: GrammarCompiler | None,
         drafting: Drafting,
         prefixes: PrefixCache | None = None,
@@ -120,7 +135,7 @@ class MlxBatch:
         self._name = name
         self._limits = limits
         self._vocabulary = vocabulary
-        self._weights = weights
+        self._memory = memory
         self._grammars = grammars
         self._masks = MaskWorker(vocabulary)
         self._drafting = drafting
@@ -164,6 +179,18 @@ class MlxBatch:
         lease = self._expected[row_id].lease
         return self._prefixes is not None and lease is not None and self._prefixes.should_wait(lease)
 
+    def has_room_for(self, row_id: str) -> bool:
+        expected = self._expected[row_id]
+        in_use = (
+            self._prefixes.in_use(expected.lease) if self._prefixes is not None and expected.lease is not None else 0
+        )
+        needs = [(max(row.state.length, row.known) + SURE_TOKENS, row.shared) for row in self._rows.values()]
+        needs.append((len(expected.tokens) + SURE_TOKENS, in_use))
+        return self._memory.kv.taken(needs) + self._read_nbytes <= self._memory.kv.nbytes
+
+    def has_room_after(self, chunks: Sequence[Chunk]) -> bool:
+        return self._own_nbytes(chunks) + self._read_nbytes <= self._memory.kv.nbytes
+
     def add(self, row_id: str) -> Found:
         expected = self._expected.pop(row_id)
         spec, tokens, lease = expected.spec, expected.tokens, expected.lease
@@ -181,6 +208,8 @@ class MlxBatch:
         return found
 
     def launch(self, chunks: Sequence[Chunk]) -> None:
+        if self._prefixes is not None:
+            self._prefixes.make_room(self._memory.kv.nbytes - self._own_nbytes(chunks))
         rows = [self._rows[chunk.id] for chunk in chunks]
         drafts = self._drafts(rows, chunks)
         counts = [chunk.count + len(draft) for chunk, draft in zip(chunks, drafts, strict=True)]
@@ -196,8 +225,15 @@ class MlxBatch:
         quiet = [row for row, chunk in zip(rows, chunks, strict=True) if not chunk.draws]
         computed = [array for row in quiet for array in _arrays_of(row.state.caches)]
         mx.async_eval(draws.arrays(), computed)  # type: ignore[no-untyped-call]
-        decodes_only = all(chunk.start >= len(row.spec.sequence) for row, chunk in zip(rows, chunks, strict=True))
+        decodes_only = all(chunk.decodes for chunk in chunks)
         self._under_way.append(_Launch(drawings, draws, computed, decodes_only))
+
+    def preempt(self, row_id: str) -> int:
+        assert not self._under_way, "a step is under way"
+        row = self._rows[row_id]
+        self.remove(row_id)
+        self.expect(replace(row.spec, emitted=row.tokens[len(row.spec.prompt) :]))
+        return len(row.tokens)
 
     def collect(self, leave: int) -> list[Sampled]:
         sampled: list[Sampled] = []
@@ -216,6 +252,20 @@ class MlxBatch:
         if self._prefixes is not None and row.lease is not None:
             self._prefixes.end(row.lease, row.state, row.tokens)
 
+    def reclaim(self, level: int) -> int:
+        assert not self._under_way, "a step is under way"
+        before = mlx_memory.held()
+        if self._prefixes is not None and level == 0:
+            self._prefixes.restore()
+        elif self._prefixes is not None and level >= 2:
+            self._prefixes.shrink()
+        if level:
+            mx.clear_cache()
+        return max(0, before - mlx_memory.held())
+
+    def allow_drafts(self, allowed: bool) -> None:
+        self._drafting.allowed = allowed
+
     def check_integrity(self) -> None:
         assert not self._rows and not self._expected, "rows are left behind"
         if self._prefixes is not None:
@@ -229,10 +279,21 @@ class MlxBatch:
     def memory(self) -> Memory:
         kv = sum(cache.nbytes for row in self._rows.values() for cache in row.state.caches)
         kv += self._prefixes.ram_nbytes if self._prefixes is not None else 0
-        return memory.read(self._weights, kv)
+        return self._memory.reading(kv)
 
     def tiers(self) -> dict[Tier, TierSize]:
         return self._prefixes.tiers() if self._prefixes is not None else {}
+
+    @property
+    def _read_nbytes(self) -> int:
+        """KV in the prefix cache that rows read."""
+        return self._prefixes.pinned_nbytes if self._prefixes is not None else 0
+
+    def _own_nbytes(self, chunks: Sequence[Chunk]) -> int:
+        """KV that rows have to themselves once these chunks are computed, as long as drafts may be."""
+        counts = {chunk.id: chunk.count + (MAX_DRAFT if chunk.decodes else 0) for chunk in chunks}
+        rows = self._rows.items()
+        return self._memory.kv.taken((row.state.length + counts.get(row_id, 0), row.shared) for row_id, row in rows)
 
     def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[list[int]]:
         """A draft for each chunk, mostly empty; only rows whose tokens are all known can have one."""
@@ -240,8 +301,7 @@ class MlxBatch:
             return [[] for _ in rows]
         drafts = []
         for row, chunk in zip(rows, chunks, strict=True):
-            decodes = chunk.start >= len(row.spec.sequence)
-            draft = self._drafting.draft(row.spec.id, limit=chunk.draws - 1) if decodes else []
+            draft = self._drafting.draft(row.spec.id, limit=chunk.draws - 1) if chunk.decodes else []
             drafts.append(draft[: row.matcher.allowed(draft)] if row.matcher is not None and draft else draft)
         return drafts
 

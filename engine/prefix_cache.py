@@ -56,7 +56,7 @@ class PrefixCache:
     def __init__(self, root: bytes, ram_bytes: int, disk: DiskTier | None) -> None:
         """`root` is the hash of everything that KV depends on besides its tokens; see `blocks.root_hash`."""
         self._root = root
-        self._ram_bytes = ram_bytes
+        self._ram_bytes = self._usual_ram_bytes = ram_bytes
         self._disk = disk
         self._misses = MissHistory(BLOCK_TOKENS, found_stale=disk is not None and disk.found_stale)
         self._ram = RamTier(self._misses.evicted)
@@ -124,9 +124,27 @@ class PrefixCache:
         lease.prefixes.clear()
         self._ram.evict_to(self._ram_bytes)
 
-    def trim_to(self, ram_bytes: int) -> None:
-        """Give memory back beyond the usual budget."""
+    @property
+    def pinned_nbytes(self) -> int:
+        """Of `ram_nbytes`, what rows read."""
+        return self._ram.pinned_nbytes
+
+    def in_use(self, lease: Lease) -> int:
+        """How many of its first tokens rows read already, so that reading them too takes no more memory."""
+        return self._ram.pinned_blocks(lease.hashes) * BLOCK_TOKENS
+
+    def make_room(self, ram_bytes: int) -> None:
+        """Keep no more than this in RAM for now, but for what rows read."""
         self._ram.evict_to(ram_bytes)
+
+    def shrink(self) -> None:
+        """Hold half as much in RAM as now and, said again, only what rows read, until `restore`."""
+        self._ram_bytes = self._ram.nbytes // 2 if self._ram_bytes == self._usual_ram_bytes else 0
+        self._ram.evict_to(self._ram_bytes)
+
+    def restore(self) -> None:
+        """Undo every `shrink`."""
+        self._ram_bytes = self._usual_ram_bytes
 
     def tiers(self) -> dict[Tier, TierSize]:
         """What each tier holds now."""

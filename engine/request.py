@@ -35,14 +35,27 @@ class Request:
         """Of its next token in the whole output."""
         return len(self.submit.emitted) + self._drawn
 
-    def admitted(self, found: Found, now: float) -> Prefill:
-        """It runs from now on, and this much of its sequence was known already."""
-        self._admitted_at = now
+    @property
+    def begun(self) -> bool:
+        """It has run before, be it that it was preempted since."""
+        return self._admitted_at is not None
+
+    def admitted(self, found: Found, now: float) -> Prefill | None:
+        """It runs from now on, and this much of its sequence was known already.
+
+        Once it has drawn, what is computed again after a preemption is nobody's progress.
+        """
+        if self._drawn:
+            return None
+        if not self.begun:
+            self._admitted_at = now
         self._found = found
         return self._prefill(found.tokens)
 
-    def computed(self, done: int, now: float) -> Prefill:
+    def computed(self, done: int, now: float) -> Prefill | None:
         """The first `done` tokens of its sequence are in the KV cache."""
+        if self._drawn:
+            return None
         self._chunks += 1
         if done == self.known:
             self._prefilled_at = now

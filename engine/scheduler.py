@@ -6,6 +6,9 @@ the next token, which is the one token of that row's next chunk: prefill and dec
 
 A step is launched before the result of the one before it is read, so what was launched is counted here, and what was
 drawn is counted by whoever reads it.
+
+Rows have a rank that never changes (`Row.rank`), and the row of the first rank is neither passed by one that needs
+room too nor preempted. So it ends, then the next one is first, and every row ends, however little memory there is.
 """
 
 from __future__ import annotations
@@ -13,8 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from .protocol import Priority, Tighten
+
 AGEING_TOKENS_PER_S = 200.0
 """A waiting prefill gains this much on shorter ones for each second it has waited, so that none starves."""
+
+BATCH_PATIENCE_S = 60.0
+"""A batch request goes before an interactive one only if it came so much earlier."""
 
 
 @dataclass(slots=True)
@@ -27,7 +35,15 @@ class Row:
     budget: int
     """Tokens it may still draw."""
     arrived_at: float
+    priority: Priority = Priority.INTERACTIVE
     computed: int = 0
+    order: int = 0
+    """Among all rows that ever came; given by the scheduler."""
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Smallest first. It stands still while time goes on: waiting makes every row more urgent alike."""
+        return self.arrived_at + (BATCH_PATIENCE_S if self.priority is Priority.BATCH else 0.0), self.order
 
     @property
     def prefill_left(self) -> int:
@@ -54,6 +70,8 @@ class Chunk:
     start: int
     count: int
     draws: int
+    decodes: bool = False
+    """It is a token that was drawn, not a piece of what the row came with."""
 
 
 class Scheduler:
@@ -67,8 +85,10 @@ class Scheduler:
         self._max_running = max_running
         self._max_waiting = max_waiting
         self._chunk_size = chunk_size
+        self._limits = Tighten()
         self._waiting: dict[str, Row] = {}
         self._running: dict[str, Row] = {}
+        self._arrivals = 0
 
     @property
     def running(self) -> int:
@@ -77,6 +97,10 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def waiting_ids(self) -> list[str]:
+        return list(self._waiting)
 
     @property
     def idle(self) -> bool:
@@ -90,24 +114,47 @@ class Scheduler:
         """Queue a new row; its id must be new and `can_add` true."""
         assert row.id not in self._waiting and row.id not in self._running, f"row {row.id} is already here"
         assert self.can_add(), "the queue is full"
+        self._arrivals += 1
+        row.order = self._arrivals
         self._waiting[row.id] = row
+
+    def tighten(self, limits: Tighten) -> None:
+        """Bound rows and chunks from now on; running rows above the bound end in their own time."""
+        self._limits = limits
 
     def remove(self, row_id: str) -> None:
         """Forget a row, wherever it is."""
         self._waiting.pop(row_id, None)
         self._running.pop(row_id, None)
 
-    def admit(self, should_wait: Callable[[str], bool]) -> str | None:
+    def admit(self, should_wait: Callable[[str], bool], fits: Callable[[str], bool]) -> str | None:
         """Let the first row run that need not wait, if there is a place and such a row; what is returned runs now.
 
-        One at a time: whether the next had better wait may depend on what this one is about to compute.
+        None passes a row for which there is no room. A row alone has room. One at a time: whether the next had better
+        wait may depend on what this one is about to compute.
         """
-        if self.running == self._max_running:
+        if self.running >= min(self._max_running, self._limits.max_running or self._max_running):
             return None
-        row_id = next((row_id for row_id in self._waiting if not should_wait(row_id)), None)
-        if row_id is not None:
-            self._running[row_id] = self._waiting.pop(row_id)
-        return row_id
+        ranked = sorted(self._waiting.values(), key=_rank)
+        first = next((row for row in ranked if not should_wait(row.id)), None)
+        if first is None or (self._running and not fits(first.id)):
+            return None
+        self._running[first.id] = self._waiting.pop(first.id)
+        return first.id
+
+    def victim(self) -> str | None:
+        """Who gives up its KV when there is not enough: the running row of the last rank, but never the only one."""
+        return max(self._running.values(), key=_rank).id if self.running > 1 else None
+
+    def preempted(self, row_id: str, known: int) -> None:
+        """A running row has lost all that was computed of it and waits again, now with `known` tokens.
+
+        All that it drew must have been read.
+        """
+        row = self._running.pop(row_id)
+        row.budget -= known - row.known
+        row.known, row.computed = known, 0
+        self._waiting[row_id] = row
 
     def found(self, row_id: str, tokens: int) -> None:
         """A row that was just admitted has its first `tokens` computed already; at least one is left."""
@@ -115,12 +162,13 @@ class Scheduler:
         assert row.computed == 0 and tokens < row.known, f"row {row_id} found {tokens} of {row.known} tokens"
         row.computed = tokens
 
-    def plan(self, now: float) -> tuple[Chunk, ...]:
-        """What the next step computes at monotonic time `now`, in seconds; decoding rows first."""
+    def plan(self) -> tuple[Chunk, ...]:
+        """What the next step computes; decoding rows first."""
         rows = self._running.values()
-        decode = [Chunk(row.id, row.computed, 1, row.budget - row.drawn) for row in rows if row.decodes]
+        decode = [Chunk(row.id, row.computed, 1, row.budget - row.drawn, decodes=True) for row in rows if row.decodes]
         prefill = [row for row in rows if row.prefill_left]
-        return (*decode, *self._fill(self._chunk_size(len(decode), len(prefill)), prefill, now))
+        size = self._chunk_size(len(decode), len(prefill))
+        return (*decode, *self._fill(min(size, self._limits.chunk_tokens or size), prefill))
 
     def apply(self, chunks: Iterable[Chunk]) -> None:
         """Record that these chunks are being computed."""
@@ -141,11 +189,15 @@ class Scheduler:
             assert row.computed == 0, f"row {row.id} computed {row.computed} tokens while it waited"
 
     @staticmethod
-    def _fill(size: int, rows: Iterable[Row], now: float) -> Iterable[Chunk]:
+    def _fill(size: int, rows: Iterable[Row]) -> Iterable[Chunk]:
         """Share `size` tokens among prefilling rows, the shortest remainder first, with ageing."""
-        for row in sorted(rows, key=lambda row: row.prefill_left - AGEING_TOKENS_PER_S * (now - row.arrived_at)):
+        for row in sorted(rows, key=lambda row: row.prefill_left + AGEING_TOKENS_PER_S * row.rank[0]):
             count = min(size, row.prefill_left)
             if count == 0:
                 return
             yield Chunk(row.id, row.computed, count, draws=row.budget if count == row.prefill_left else 0)
             size -= count
+
+
+def _rank(row: Row) -> tuple[float, int]:
+    return row.rank

@@ -26,7 +26,7 @@ from .errors import FrameError, ModelError
 from .link import Command, Finish, Link, OwnedEvent, Owner, OwnerGone, Stop
 from .loop import EngineLoop
 from .pace import PrefillPace
-from .protocol import Drain, Draining, FromEngine, Heartbeat, Limits, Phase, Ready, RequestEvent, StepEvents
+from .protocol import Drain, Draining, FromEngine, Heartbeat, Limits, Phase, Ready, Reclaimed, RequestEvent, StepEvents
 from .scheduler import Scheduler
 from .wire import encode, reader_of_requests
 
@@ -62,6 +62,7 @@ class EngineServer:
         self._link = Link(
             deliver=lambda events: self._on_io_thread(self._deliver, events),
             announce=lambda model, limits: self._on_io_thread(self._announce, model, limits),
+            reclaimed=lambda owner, level, freed: self._on_io_thread(self._tell_reclaimed, owner, level, freed),
         )
 
     async def run(self) -> int:
@@ -156,6 +157,9 @@ class EngineServer:
         for owner, its_events in by_owner.items():
             self._write(owner, StepEvents(epoch=self._settings.epoch, events=its_events))
 
+    def _tell_reclaimed(self, owner: Owner, level: int, freed_bytes: int) -> None:
+        self._write(owner, Reclaimed(self._settings.epoch, level, freed_bytes))
+
     def _write(self, owner: Owner, word: FromEngine) -> None:
         writer = self._writers.get(owner)
         if writer is None:
@@ -212,6 +216,7 @@ class EngineServer:
             step_tokens=reading.step_tokens,
             prefix_cache=reading.prefix_cache,
             drafts=reading.drafts,
+            preemptions=reading.preemptions,
         )
 
 

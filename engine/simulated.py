@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from ..config import Fault, Simulated
 from .batch import Found, RowSpec, Sampled, TierSize
+from .kv_cost import MOST_TOKENS, KvBudget, KvCost, Layer
 from .protocol import Grammar, Limits, Memory, MissReason, Tier
 from .scheduler import Chunk
 
@@ -29,6 +30,9 @@ class SimulatedBatch:
         self._settings = settings
         self._limits = limits
         self._faults = [fault for fault in settings.faults if fault.epochs == 0 or epoch <= fault.epochs]
+        tokens = limits.kv_tokens if limits.kv_tokens is not None else MOST_TOKENS
+        self._kv = KvBudget(KvCost([Layer(settings.token_bytes)]), tokens * settings.token_bytes)
+        self._expected: dict[str, _Row] = {}
         self._rows: dict[str, _Row] = {}
         self._under_way: deque[list[_Row]] = deque()
         self._tokens = 0
@@ -51,13 +55,29 @@ class SimulatedBatch:
         return None if self._settings.script is not None else "the simulated engine follows no grammar without a script"
 
     def expect(self, spec: RowSpec) -> None:
-        self._rows[spec.id] = _Row(spec, self._settings.script)
+        self._expected[spec.id] = _Row(spec, self._settings.script)
 
     def should_wait(self, row_id: str) -> bool:
         return False
 
+    def has_room_for(self, row_id: str) -> bool:
+        rows = [*self._rows.values(), self._expected[row_id]]
+        return self._kv.taken((max(row.length, row.known), 0) for row in rows) <= self._kv.nbytes
+
+    def has_room_after(self, chunks: Sequence[Chunk]) -> bool:
+        counts = {chunk.id: chunk.count for chunk in chunks}
+        rows = ((row.length + counts.get(row_id, 0), 0) for row_id, row in self._rows.items())
+        return self._kv.taken(rows) <= self._kv.nbytes
+
     def add(self, row_id: str) -> Found:
+        self._rows[row_id] = self._expected.pop(row_id)
         return Found(miss=MissReason.COLD)
+
+    def preempt(self, row_id: str) -> int:
+        assert not self._under_way, "a step is under way"
+        row = self._expected[row_id] = self._rows.pop(row_id)
+        row.length = 0
+        return row.known
 
     @property
     def needs_tokens(self) -> bool:
@@ -65,6 +85,8 @@ class SimulatedBatch:
 
     def launch(self, chunks: Sequence[Chunk]) -> None:
         self._spend_a_step([self._rows[chunk.id] for chunk in chunks])
+        for chunk in chunks:
+            self._rows[chunk.id].length += chunk.count
         self._under_way.append([self._rows[chunk.id] for chunk in chunks if chunk.draws])
 
     def collect(self, leave: int) -> list[Sampled]:
@@ -76,18 +98,26 @@ class SimulatedBatch:
         return sampled
 
     def remove(self, row_id: str) -> None:
-        self._rows.pop(row_id).removed = True
+        if self._expected.pop(row_id, None) is None:
+            self._rows.pop(row_id).removed = True
+
+    def reclaim(self, level: int) -> int:
+        return 0
+
+    def allow_drafts(self, allowed: bool) -> None:
+        """It has none."""
 
     def check_integrity(self) -> None:
-        assert not self._rows, "rows are left behind"
+        assert not self._rows and not self._expected, "rows are left behind"
 
     def close(self) -> None:
         """Nothing to write."""
 
     def memory(self) -> Memory:
-        tokens = sum(len(row.spec.sequence) + row.sampled for row in self._rows.values())
-        kv = tokens * self._settings.token_bytes
-        return Memory(active=kv + len(self._leak), weights=0, kv=kv, limit=self._settings.memory_limit_bytes)
+        kv = self._kv.taken((row.length, 0) for row in self._rows.values())
+        budget = self._kv.nbytes if self._limits.kv_tokens is not None else None
+        limit = self._settings.memory_limit_bytes
+        return Memory(active=kv + len(self._leak), weights=0, kv=kv, limit=limit, kv_budget=budget)
 
     def tiers(self) -> dict[Tier, TierSize]:
         return {}
@@ -127,6 +157,8 @@ class _Row:
         self.spec = spec
         self._script = None if script is None else script.encode()
         self.sampled = 0
+        self.length = 0
+        """Tokens in its KV."""
         self.removed = False
         self.prompt_text = bytes(token & 0xFF for token in spec.prompt)
         self._key = hashlib.sha256(repr((spec.prompt, spec.sampling.seed)).encode()).digest()
@@ -135,6 +167,11 @@ class _Row:
     @property
     def position(self) -> int:
         return len(self.spec.emitted) + self.sampled
+
+    @property
+    def known(self) -> int:
+        """Tokens of its sequence, with those that were drawn and read."""
+        return len(self.spec.sequence) + self.sampled
 
     def next_token(self) -> int:
         position = self.position

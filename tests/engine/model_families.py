@@ -9,7 +9,9 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_map
 
-from stoker.engine.ragged import Mode
+from stoker.engine.kv_cost import KvBudget
+from stoker.engine.memory import MemoryPlan, kv_cost
+from stoker.engine.ragged import Mode, RaggedModel
 
 VOCABULARY = 256
 
@@ -105,3 +107,8 @@ def build(family: Family, seed: int = 0) -> Any:
     model.update(tree_map(lambda weight: weight * 3 if weight.ndim > 1 else weight, model.parameters()))
     mx.eval(model.parameters())
     return model
+
+
+def memory_for(model: RaggedModel, kv_bytes: int = 1 << 40) -> MemoryPlan:
+    """A plan with so much KV and no limit otherwise."""
+    return MemoryPlan(weights=0, kv=KvBudget(kv_cost(model), kv_bytes))

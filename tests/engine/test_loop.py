@@ -39,6 +39,7 @@ class Bench:
     def __init__(self, script: Sequence[Sequence[Inbound]]) -> None:
         self.script = list(script)
         self.events: list[OwnedEvent] = []
+        self.reclaimed: list[tuple[int, int]] = []
         self.batch = SimulatedBatch(Simulated(step_s=0), LIMITS, epoch=1)
         self.scheduler = Scheduler(
             LIMITS.max_running, LIMITS.max_waiting, lambda decoding, prefilling: 16 if decoding else 64
@@ -58,7 +59,11 @@ class _ScriptedLink(Link):
     """Gives one entry of the script a step, and stops once the script and the work are over."""
 
     def __init__(self, bench: Bench) -> None:
-        super().__init__(deliver=bench.events.extend, announce=lambda model, limits: None)
+        super().__init__(
+            deliver=bench.events.extend,
+            announce=lambda model, limits: None,
+            reclaimed=lambda owner, level, freed: bench.reclaimed.append((owner, level)),
+        )
         self._bench = bench
 
     def receive(self, wait: bool) -> list[Inbound]:

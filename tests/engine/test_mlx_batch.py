@@ -39,7 +39,7 @@ from stoker.engine.scheduler import Scheduler
 from stoker.engine.speculative import MAX_DRAFT
 from tests.tiny_models import END_OF_TEXT, make_tiny_llama
 
-from .model_families import FAMILIES, VOCABULARY, Family, build
+from .model_families import FAMILIES, VOCABULARY, Family, build, memory_for
 
 hook_attention()
 LIMITS = Limits(max_running=4, max_waiting=64, context_tokens=400)
@@ -93,7 +93,13 @@ def batch_of(
     model: RaggedModel, drafting: Drafting, vocabulary: int = VOCABULARY, grammars: GrammarCompiler | None = None
 ) -> MlxBatch:
     return MlxBatch(
-        model, name="test", limits=LIMITS, vocabulary=vocabulary, weights=0, grammars=grammars, drafting=drafting
+        model,
+        name="test",
+        limits=LIMITS,
+        vocabulary=vocabulary,
+        memory=memory_for(model),
+        grammars=grammars,
+        drafting=drafting,
     )
 
 
@@ -102,6 +108,7 @@ class Run:
 
     def __init__(self, batch: MlxBatch, script: Sequence[Sequence[Inbound]]) -> None:
         self.events: list[OwnedEvent] = []
+        self.freed: list[int] = []
         self.scheduler = Scheduler(
             LIMITS.max_running, LIMITS.max_waiting, lambda decoding, prefilling: 8 if decoding else 32
         )
@@ -113,7 +120,11 @@ class Run:
                     return list(pending.pop(0))
                 return [Stop()] if wait else []
 
-        link = Scripted(deliver=self.events.extend, announce=lambda model, limits: None)
+        link = Scripted(
+            deliver=self.events.extend,
+            announce=lambda model, limits: None,
+            reclaimed=lambda owner, level, freed: self.freed.append(freed),
+        )
         EngineLoop(link, self.scheduler, batch, PrefillPace(32, 0.1), time.monotonic).run()
 
     def tokens(self, name: str) -> list[int]:

@@ -20,7 +20,7 @@ from stoker.engine.mlx_batch import MlxBatch
 from stoker.engine.prefix_cache import BLOCK_TOKENS, PrefixCache
 from stoker.engine.protocol import Cancel, MissReason, Prefill, Sampling, Submit, Tier
 
-from .model_families import VOCABULARY
+from .model_families import VOCABULARY, memory_for
 from .test_mlx_batch import LIMITS, KnowingDrafting, Run, batch_of, model_of, no_drafting, outputs, together
 
 ROOT = root_hash(model="test", mlx_lm="test", caches=["KVCache"], block_tokens=BLOCK_TOKENS, kv="f32")
@@ -35,7 +35,7 @@ def cached_batch(cache: PrefixCache, drafting: Drafting | None = None) -> MlxBat
         name="test",
         limits=LIMITS,
         vocabulary=VOCABULARY,
-        weights=0,
+        memory=memory_for(model),
         grammars=None,
         drafting=drafting or no_drafting(),
         prefixes=cache,
