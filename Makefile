@@ -35,6 +35,7 @@ chaos: $(STAMP) openblas ## kill the engine under eight clients for ten minutes;
 
 simulate: $(STAMP) ## live through a thousand simulated runs of 72 hours of faults, in minutes
 	$(BIN)/python -m tests.simulation.run --runs 1000 --hours 72
+	$(BIN)/python -m tests.simulation.policy --runs 1000
 
 lock: build/lock/bin/uv ## resolve pyproject.toml anew into requirements.lock, for Linux and macOS
 	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --extra dev --upgrade \

@@ -21,7 +21,7 @@ class Observe(msgspec.Struct, frozen=True, tag=True):
 
 
 class Reclaim(msgspec.Struct, frozen=True, tag=True):
-    """Give memory back: 1 the pool, 2 also what the prefix cache can spare, 3 also no new prefills. 0 undoes 3."""
+    """Give memory back, once: 1 the pool, 2 also what the prefix cache can spare."""
 
     level: int
 
@@ -43,13 +43,13 @@ class EmptyPrefixCache(msgspec.Struct, frozen=True, tag=True):
 
 
 class PlannedRestart(msgspec.Struct, frozen=True, tag=True):
-    """Drain, then restart. Decided in a quiet minute, or when there is no time left to wait for one."""
+    """Drain, then restart. Decided in a quiet minute alone."""
 
     child: Child
 
 
 class RestartNow(msgspec.Struct, frozen=True, tag=True):
-    """Restart without draining; streams pause and go on."""
+    """Restart although requests run: drain for the short time that restarts get; what is left pauses and goes on."""
 
     child: Child
 

@@ -1,9 +1,9 @@
 """Decoding that is slower than it was, at the same batch and context.
 
-A decode step reads the weights once and each row's KV, so its seconds are a + b * rows + c * tokens of context;
-the three are learned from the machine itself, by recursive least squares on relative errors, once a busy minute. How far
-the present minute is off goes into a CUSUM (Page, "Continuous inspection schemes", Biometrika 41, 1954), which a brief or
-small slip does not trip and a lasting one does. Slow minutes teach nothing, or a slow decline would become usual.
+A decode step reads the weights once and each row's KV, so its seconds are a + b * rows + c * tokens of context.
+The three are learned from the machine itself, by recursive least squares on relative errors, once a busy minute. How
+far off the present minute is goes into a CUSUM (Page, "Continuous inspection schemes", Biometrika 41, 1954): a brief or
+small slip does not trip it, a lasting one does. Slow minutes teach nothing, or a slow decline would become usual.
 """
 
 from __future__ import annotations

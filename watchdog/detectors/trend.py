@@ -2,7 +2,7 @@
 
 Slope: Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63 (1968). Test: Mann (1945) and
 Kendall (1975), with the variance of Hamed and Rao, "A modified Mann-Kendall trend test for autocorrelated data",
-Journal of Hydrology 204 (1998): memory readings follow one another, and the plain test takes any slow wander for a trend.
+Journal of Hydrology 204 (1998): memory readings follow one another, and the plain test takes slow wander for a trend.
 """
 
 from __future__ import annotations
