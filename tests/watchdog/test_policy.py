@@ -24,7 +24,7 @@ from stoker.watchdog.decisions import (
     Tighten,
 )
 from stoker.watchdog.policy import RECOVER_S, RESTARTS_A_DAY, State, decide
-from stoker.watchdog.verdicts import Cause, DetectorName, Level
+from stoker.watchdog.verdicts import Cause, DetectorName, Level, Verdict
 from tests.simulation.policy import check_run, verdict
 
 HOUR_S = 3600.0
