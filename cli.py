@@ -20,6 +20,7 @@ import typer
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
 from .watchdog import connect_commands, install_commands
+from .watchdog.doctor import commands as doctor_commands
 
 if TYPE_CHECKING:
     from .engine.models import ModelInfo
@@ -118,6 +119,7 @@ def _greet(serving: Serving, model: str) -> None:
         )
 
 
+app.command("doctor")(doctor_commands.doctor)
 app.command("connect")(connect_commands.connect)
 app.command("install")(install_commands.install)
 app.command("uninstall")(install_commands.uninstall)

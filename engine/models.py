@@ -49,12 +49,9 @@ def ensure(model: str, folder: Path, progress: Progress) -> Path:
 
     `model` is `demo`, the path of a model folder, the name of one in `folder`, or a hub name. Raises `ModelError`.
     """
-    local = _local_folder(model)
-    if local is not None:
-        return check(local).path
-    target = _installed_folder(model, folder)
-    if target is not None:
-        return check(target).path
+    there = present(model, folder)
+    if there is not None:
+        return check(there).path
     if model != DEMO and not _HUB_NAME.fullmatch(model):
         raise ModelError(
             f"{model!r} is neither `demo`, nor a folder here, nor a model in {folder}, "
@@ -63,6 +60,11 @@ def ensure(model: str, folder: Path, progress: Progress) -> Path:
     target = _folder_of(model, folder)
     _install(target, progress, lambda staging: _pull(model, staging, progress))
     return check(target).path
+
+
+def present(model: str, folder: Path) -> Path | None:
+    """The folder, unchecked, that `ensure` would serve without fetching anything; None when it would have to."""
+    return _local_folder(model) or _installed_folder(model, folder)
 
 
 def convert(source: str, folder: Path, precision: Precision, name: str | None, progress: Progress) -> ModelInfo:

@@ -17,7 +17,7 @@ It must outlive everything it watches, so it holds no request and waits for no c
 
 Beside them: `install` hands the tree to launchd or systemd by the files of `units` (pure), `install_commands` are the
 commands for it, and `notify` is what systemd hears from then on; `connect` and its `connect_commands` bring an agent of
-`agents` (pure) to the endpoint; `stacks` (what a stuck child was doing), `home` (files under `$STOKER_HOME`), `ports`
-(listening sockets), `log_output` (where every line of the tree goes), `metrics` (names, declared once), `table` (the
-status for people), `errors`.
+`agents` (pure) to the `endpoint`; `doctor` says what is wrong; `stacks` (what a stuck child was doing), `home` (files
+under `$STOKER_HOME`), `ports` (listening sockets), `log_output` (where every line of the tree goes), `metrics` (names,
+declared once), `table` (the status for people), `errors`.
 """

@@ -23,8 +23,7 @@ def connect(
     from .agents import AGENTS
     from .client import WatchdogClient
 
-    base = (url or WatchdogClient(Paths.from_environment()).serving.api).rstrip("/").removesuffix("/v1")
-    endpoint = connecting.found(base, key)
+    endpoint = connecting.found(url or WatchdogClient(Paths.from_environment()).serving.api, key)
     settings = AGENTS[agent](endpoint, Path.home())
     seconds = connecting.answers(endpoint, settings.api)
     typer.echo(settings.text, nl=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 
 class WatchdogError(Exception):
     """Base of every error that this folder raises on purpose."""
@@ -43,8 +45,18 @@ class InitSystemFailed(WatchdogError):
     """The init system could not be told."""
 
 
+class EndpointSilent(WatchdogError):
+    """Nothing answers at an endpoint's address, or not as an endpoint would."""
+
+
 class EndpointRefuses(WatchdogError):
-    """An endpoint does not answer as an agent needs it to."""
+    """An endpoint answered with an HTTP error."""
+
+    def __init__(self, url: str, code: int, body: bytes) -> None:
+        said = body[:200].decode(errors="replace")
+        way_out = "give a key with --key or in $STOKER_API_KEY" if code == HTTPStatus.UNAUTHORIZED else said
+        super().__init__(f"{url} answered {code}: {way_out}")
+        self.code = code
 
 
 class SettingsNotWritten(WatchdogError):

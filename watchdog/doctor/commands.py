@@ -1,0 +1,55 @@
+"""`stoker doctor`: exit code 0 when nothing fails, 1 when something does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...config import Paths
+from .findings import Level, Symptom, worst
+
+
+def doctor(
+    *,
+    symptom: Annotated[Symptom | None, typer.Option(help="Look first at where this usually comes from.")] = None,
+    url: Annotated[str | None, typer.Option(help="Look at another server, as a client of it.")] = None,
+    key: Annotated[str | None, typer.Option(envvar="STOKER_API_KEY", help="The key to show there.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Configuration file; default: stoker.toml under $STOKER_HOME.")
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Also pack what a helper needs into this .tar.gz; no prompt and no key is in it."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what is wrong, layer by layer: what was measured, and what to do."""
+    import msgspec
+    from rich.console import Console
+
+    from .bundle import write_bundle
+    from .examination import Examination, examine_foreign
+    from .hardware import host_reading
+    from .report import show
+
+    paths = Paths.from_environment()
+    if url is not None and bundle is not None:
+        raise typer.BadParameter(
+            "a bundle is about the tree on this $STOKER_HOME: leave --url out", param_hint="--bundle"
+        )
+    with Console(stderr=True).status("looking …"):
+        if url is not None:
+            findings = examine_foreign(url, key)
+        else:
+            examination = Examination(paths, config, key, lambda: host_reading(paths.home))
+            findings = examination.findings(symptom)
+    if bundle is not None:
+        contents = write_bundle(bundle, findings, examination.server, paths)
+        typer.echo(f"packed {', '.join(contents)} into {bundle}", err=True)
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(findings)).decode())
+    else:
+        show(findings, Console())
+    raise typer.Exit(1 if worst(findings) is Level.FAILURE else 0)

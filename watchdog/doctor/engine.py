@@ -1,0 +1,112 @@
+"""The engine as the watchdog sees it: its state and deaths, its last step, its queue, its memory and its cache (pure).
+
+What is read is the tree's own status, so there is nothing else to ask.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from ...engine.protocol import Heartbeat, MissReason
+from ..status import EngineStatus, LastRestart
+from ..supervisor import State
+from .findings import Finding, Layer, Level
+
+RECENT = timedelta(hours=24)
+STALE_STEP_S = 10.0
+MEMORY_SHARE = 0.9
+FEW_HITS = 0.2
+ENOUGH_LOOKUPS = 20
+"""Fewer requests say nothing about a cache."""
+
+_MISS_REMEDIES = {
+    MissReason.DIVERGED: "prompts change at their beginning: switch on the rules of `[server.canonical]`, and see the "
+    "response header x-stoker-cache for the message where they part",
+    MissReason.EVICTED: "raise `engine.prefix_cache_ram_bytes` or `engine.prefix_cache_disk_bytes`",
+    MissReason.NOT_TRIMMABLE: "this model's state can only be taken up at a snapshot; longer common prompts help",
+    MissReason.VERSION: "the cache was filled by another version or model; it fills again by itself",
+}
+
+
+def judge_engine(engine: EngineStatus) -> list[Finding]:
+    """One engine, wherever it is in its life."""
+    findings = [_judge_state(engine)]
+    if engine.last_restart is not None:
+        findings.append(_judge_deaths(engine.restarts, engine.last_restart))
+    if engine.heartbeat is not None:
+        findings += [_judge_step(engine.heartbeat), _judge_memory(engine.heartbeat), _judge_cache(engine.heartbeat)]
+    return findings
+
+
+def _judge_state(engine: EngineStatus) -> Finding:
+    measured = f"{engine.model}: {engine.state}"
+    if engine.state is State.READY:
+        return _finding("state", Level.OK, f"{measured}, pid {engine.pid}, epoch {engine.epoch}")
+    if engine.state in (State.CIRCUIT_OPEN, State.FAILED):
+        said = engine.last_restart.log_tail[-1:] if engine.last_restart else ()
+        measured = f"{measured}: {engine.failure or 'it stays away'}{''.join(f' (last line: {line})' for line in said)}"
+        return _finding("state", Level.FAILURE, measured, "mend what it says, then `stoker engine restart`")
+    return _finding("state", Level.WARNING, measured, "wait until it is ready: `stoker status`")
+
+
+def _judge_deaths(restarts: int, last: LastRestart) -> Finding:
+    ago = datetime.now(UTC) - last.at
+    measured = f"{restarts} restarts, the last {_in_words(ago)} ago: {last.reason}"
+    if ago > RECENT:
+        return _finding("restarts", Level.OK, measured)
+    remedy = "see its last lines with `stoker status --json`"
+    if "SIGKILL" in last.reason:
+        remedy = "if nobody killed it, the kernel did, for memory: see the hardware layer and `journalctl -k`"
+    elif "step" in last.reason or "heartbeat" in last.reason:
+        remedy = "it hung; the log holds what every thread was doing then"
+    return _finding("restarts", Level.WARNING, measured, remedy)
+
+
+def _judge_step(heartbeat: Heartbeat) -> Finding:
+    pending = heartbeat.running + heartbeat.waiting
+    if heartbeat.last_step_age is None:
+        return _finding("last step", Level.WARNING, "the model is loading", "wait until it is ready: `stoker status`")
+    measured = f"{heartbeat.last_step_age:.1f} s ago, {heartbeat.running} running, {heartbeat.waiting} waiting"
+    if pending and heartbeat.last_step_age > STALE_STEP_S:
+        remedy = "the watchdog replaces it unless its work explains that; to hasten it: `stoker engine restart`"
+        return _finding("last step", Level.FAILURE, measured, remedy)
+    return _finding("last step", Level.OK, measured)
+
+
+def _judge_memory(heartbeat: Heartbeat) -> Finding:
+    memory = heartbeat.memory
+    held = max(memory.footprint or 0, (memory.active or 0) + (memory.cache or 0))
+    measured = (
+        f"{held / 1e9:.1f} GB, of it weights {_gb(memory.weights)}, KV {_gb(memory.kv)}, pool {_gb(memory.cache)}"
+    )
+    if memory.limit is not None and held > MEMORY_SHARE * memory.limit:
+        remedy = "lower `engine.context_tokens` or `engine.prefix_cache_ram_bytes`, or serve a smaller model"
+        return _finding("memory", Level.WARNING, f"{measured}, of {memory.limit / 1e9:.1f} GB", remedy)
+    return _finding("memory", Level.OK, measured)
+
+
+def _judge_cache(heartbeat: Heartbeat) -> Finding:
+    use = heartbeat.prefix_cache
+    hit = sum(use.hit_tokens.values())
+    if use.lookups < ENOUGH_LOOKUPS:
+        return _finding("prefix cache", Level.OK, f"{use.lookups} requests so far")
+    share = hit / max(1, hit + use.missed_tokens)
+    reasons = sorted(use.misses.items(), key=lambda miss: -miss[1])
+    measured = f"{share:.0%} of prompt tokens were cached; misses: " + ", ".join(f"{why} {n}" for why, n in reasons)
+    remedies = [_MISS_REMEDIES[why] for why, _ in reasons if why in _MISS_REMEDIES]
+    if share < FEW_HITS and remedies:
+        return _finding("prefix cache", Level.WARNING, measured, remedies[0])
+    return _finding("prefix cache", Level.OK, measured)
+
+
+def _in_words(ago: timedelta) -> str:
+    minutes = round(ago.total_seconds() / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+
+
+def _gb(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1e9:.1f} GB"
+
+
+def _finding(check: str, level: Level, measured: str, remedy: str | None = None) -> Finding:
+    return Finding(Layer.ENGINE, check, level, measured, remedy)
