@@ -66,7 +66,7 @@ def _is_secret(key: str, value: Any) -> bool:
 
 
 def _system() -> dict[str, Any]:
-    versions = {}
+    versions: dict[str, str | None] = {}
     for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)
