@@ -270,6 +270,15 @@ class Ledger:
 
     def _prefilled(self, entry: Entry, event: Prefill) -> None:
         if entry.state is State.QUEUED:
+            if entry.lost_at is not None:
+                log.info(
+                    "request_resumed",
+                    request=event.id,
+                    epoch=self._epoch,
+                    known_tokens=event.total,
+                    cached_tokens=event.cached,
+                    waited_s=round(self._clock() - entry.lost_at, 3),
+                )
             # A resumed request finds its own earlier tokens in the cache; those are not what its client saved.
             if not entry.emitted:
                 entry.prefix = Prefix(event.cached, event.total, event.tier, event.miss, event.diverged_at)

@@ -25,6 +25,10 @@ class Gap:
     seconds: float
     ideal_s: float
 
+    @property
+    def ratio(self) -> float:
+        return self.seconds / self.ideal_s
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -60,8 +64,8 @@ class Findings:
 
     @property
     def gap_ratio(self) -> float:
-        """Median pause over the median of what could not be avoided."""
-        return statistics.median(gap.seconds for gap in self.gaps) / statistics.median(gap.ideal_s for gap in self.gaps)
+        """How many times what could not be avoided the median stream paused."""
+        return statistics.median(gap.ratio for gap in self.gaps)
 
     def problems(self) -> list[str]:
         """Everything that breaks the promise; nothing for a run that kept it."""
@@ -80,9 +84,14 @@ class Findings:
 
 
 def judge(
-    answers: Sequence[Answer], undisturbed: Mapping[Request, str], kills: Sequence[Kill], prefill_tokens_per_s: float
+    answers: Sequence[Answer],
+    undisturbed: Mapping[Request, str],
+    kills: Sequence[Kill],
+    prefilled_again: Mapping[int, int],
+    prefill_tokens_per_s: float,
 ) -> Findings:
-    """`prefill_tokens_per_s` is the engine's own measure, of a prompt that it had to itself."""
+    """`prefilled_again` is, by epoch, how many tokens of resumed requests its engine found in no cache;
+    `prefill_tokens_per_s` is the engine's own measure, of a prompt that it had to itself."""
     good = [answer for answer in answers if answer.error is None]
     differences = (difference(answer.request, answer.text, undisturbed[answer.request]) for answer in good)
     return Findings(
@@ -93,7 +102,9 @@ def judge(
         wrong_counts=tuple(wrong for answer in good if (wrong := _wrong_count(answer)) is not None),
         greedy=sum(answer.request.greedy for answer in good),
         differences=tuple(found for found in differences if found is not None),
-        gaps=tuple(gap for kill in kills for gap in gaps(kill, answers, prefill_tokens_per_s)),
+        gaps=tuple(
+            gap for kill in kills for gap in gaps(kill, answers, prefilled_again[kill.epoch] / prefill_tokens_per_s)
+        ),
     )
 
 
@@ -118,17 +129,14 @@ def _wrong_count(answer: Answer) -> str | None:
     return None
 
 
-def gaps(kill: Kill, answers: Iterable[Answer], prefill_tokens_per_s: float) -> list[Gap]:
-    """The pause of every stream that had begun, from the kill to its next piece of text."""
+def gaps(kill: Kill, answers: Iterable[Answer], prefill_s: float) -> list[Gap]:
+    """The pause of every stream that had begun, from the kill to its next piece of text.
+
+    What cannot be avoided is the new process's start, its model's loading, and then `prefill_s`.
+    """
     hit = [answer for answer in answers if answer.began < kill.at < answer.ended]
-    to_prefill = sum(answer.prompt_tokens + _pieces_before(answer, kill.at) for answer in hit)
-    ideal_s = kill.ready_after_s + to_prefill / prefill_tokens_per_s
     pauses = (_pause(answer.arrivals, kill.at) for answer in hit)
-    return [Gap(pause, ideal_s) for pause in pauses if pause is not None]
-
-
-def _pieces_before(answer: Answer, at: float) -> int:
-    return sum(arrival < at for arrival in answer.arrivals)
+    return [Gap(pause, kill.start_s + prefill_s) for pause in pauses if pause is not None]
 
 
 def _pause(arrivals: Sequence[float], at: float) -> float | None:

@@ -12,6 +12,7 @@ import json
 import statistics
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,16 @@ async def chaos(tree: RunningTree, seconds: float, seed: int, distinct: int) -> 
         await asyncio.sleep(seconds)
         stop.set()
     texts = {answer.request: answer.text for answer in undisturbed}
-    return judge(asking.result(), texts, killing.result(), speed)
+    return judge(asking.result(), texts, killing.result(), prefilled_again(tree), speed)
+
+
+def prefilled_again(tree: RunningTree) -> Counter[int]:
+    """By epoch, the tokens of resumed requests that no block on disk held."""
+    tokens: Counter[int] = Counter()
+    for line in tree.log():
+        if line.get("event") == "request_resumed":
+            tokens[line["epoch"]] += line["known_tokens"] - line["cached_tokens"]
+    return tokens
 
 
 async def prefill_tokens_per_s(api: str) -> float:
@@ -96,9 +106,10 @@ def as_json(findings: Findings) -> dict[str, Any]:
         "greedy": findings.greedy,
         "greedy_different": findings.greedy_differences,
         "ready_after_s": spread([kill.ready_after_s for kill in findings.kills]),
+        "start_s": spread([kill.start_s for kill in findings.kills]),
         "pause_s": spread([gap.seconds for gap in findings.gaps]),
         "unavoidable_s": spread([gap.ideal_s for gap in findings.gaps]),
-        "pause_ratio": findings.gap_ratio if findings.gaps else None,
+        "pause_ratio": spread([gap.ratio for gap in findings.gaps]),
         "differences": [dataclasses.asdict(difference) for difference in findings.differences],
         "problems": findings.problems(),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.chaos.clients import Answer
@@ -37,37 +39,44 @@ def test_equal_texts_do_not_differ() -> None:
     assert difference(GREEDY, TEXT, TEXT) is None
 
 
+def kill(start_s: float = 1.5) -> Kill:
+    return Kill(at=2.5, ready_after_s=start_s + 0.1, start_s=start_s, epoch=2)
+
+
 def test_a_pause_is_from_the_kill_to_the_streams_next_piece() -> None:
-    kill = Kill(at=2.5, ready_after_s=1.5)
-    (gap,) = gaps(kill, [answer()], prefill_tokens_per_s=12.0)
-    assert gap.seconds == 2.5
-    assert gap.ideal_s == 1.5 + (10 + 2) / 12
+    (gap,) = gaps(kill(), [answer()], prefill_s=0.25)
+    assert (gap.seconds, gap.ideal_s) == (2.5, 1.75)
+
+
+def test_only_what_no_cache_held_has_to_be_prefilled_again() -> None:
+    (gap,) = judge([answer()], {GREEDY: TEXT}, [kill()], Counter({1: 500, 2: 6}), 12.0).gaps
+    assert gap.ideal_s == 1.5 + 6 / 12
 
 
 def test_what_was_on_its_way_at_the_kill_does_not_end_the_pause() -> None:
-    (gap,) = gaps(Kill(2.5, 1.5), [answer(arrivals=(1.0, 2.51, 5.0))], 12.0)
+    (gap,) = gaps(kill(), [answer(arrivals=(1.0, 2.51, 5.0))], 0.0)
     assert gap.seconds == 2.5
 
 
 @pytest.mark.parametrize("arrivals", [(), (3.0, 4.0), (1.0, 2.0)])
 def test_a_stream_that_had_not_begun_or_had_all_has_no_pause(arrivals: tuple[float, ...]) -> None:
-    assert gaps(Kill(2.5, 1.5), [answer(arrivals=arrivals)], 12.0) == []
+    assert gaps(kill(), [answer(arrivals=arrivals)], 0.0) == []
 
 
 def test_a_run_that_kept_the_promise_has_no_problems() -> None:
-    assert judge([answer()], {GREEDY: TEXT}, [Kill(2.5, 1.5)], 12.0).problems() == []
+    assert judge([answer()], {GREEDY: TEXT}, [kill(2.4)], Counter(), 12.0).problems() == []
 
 
 def test_every_broken_promise_is_a_problem() -> None:
     bad = [answer(error="503"), answer(TEXT[:20] + TEXT[24:]), answer(TEXT[:30] + "x" * 40)]
-    problems = judge(bad, {GREEDY: TEXT}, [Kill(2.5, 0.1)], 1000.0).problems()
+    problems = judge(bad, {GREEDY: TEXT}, [kill(0.1)], Counter(), 1000.0).problems()
     assert [problem.partition(":")[0] for problem in problems[:2]] == ["failed", "lost or repeated"]
     assert problems[2] == "2 of 2 greedy texts differ"
     assert "the median pause is" in problems[3]
 
 
 def test_a_run_in_which_nothing_was_interrupted_proves_nothing() -> None:
-    assert judge([answer()], {GREEDY: TEXT}, [], 12.0).problems() == ["nothing was interrupted"]
+    assert judge([answer()], {GREEDY: TEXT}, [], Counter(), 12.0).problems() == ["nothing was interrupted"]
 
 
 def test_the_same_seed_makes_the_same_requests() -> None:
