@@ -56,6 +56,7 @@ class EngineServer:
         self._ready: Ready | None = None
         self._writers: dict[Owner, asyncio.StreamWriter] = {}
         self._next_owner = 0
+        self._end_announced = False
         self._stopped = asyncio.Event()
         self._exit_code = 0
         self._loop = asyncio.get_running_loop()
@@ -129,6 +130,7 @@ class EngineServer:
 
     def _announce_end(self) -> None:
         self._phase = Phase.STOPPING
+        self._end_announced = True
         for owner in list(self._writers):
             self._write(owner, Draining(epoch=self._settings.epoch))
 
@@ -175,7 +177,7 @@ class EngineServer:
         self._writers[owner] = writer
         if self._ready is not None:
             self._write(owner, self._ready)
-        if self._phase is Phase.STOPPING:
+        if self._end_announced:
             self._write(owner, Draining(epoch=self._settings.epoch))
         words = reader_of_requests(reader)
         try:

@@ -46,6 +46,8 @@ from .pace import Pace
 from .quarantine import Fingerprints
 from .turns import Turns
 
+INTEGRITY_PERIOD_S = 60.0
+
 log = structlog.get_logger(__name__)
 
 
@@ -85,6 +87,7 @@ class Ledger:
         self._lost_at: float | None = None
         self._heartbeat: Heartbeat | None = None
         self._heartbeat_at: float | None = None
+        self._checked_at = clock()
 
     def connect(self, client: EngineClient) -> None:
         """The engine whose listener this ledger is; once, before anything else."""
@@ -137,6 +140,10 @@ class Ledger:
                 self._fail(entry, self._too_late(entry), Resume.EXPIRED)
         self._full = False
         self._dispatch()
+        if not self._entries and now - self._checked_at >= INTEGRITY_PERIOD_S:
+            # Between two bursts of work, where to end over a contradiction costs nobody an answer.
+            self._checked_at = now
+            self.check_integrity()
 
     def engine_ready(self, ready: Ready) -> None:
         # The same incarnation again has lost its connection, not its life.
@@ -203,7 +210,7 @@ class Ledger:
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` when something is true that never may be."""
-        self._turns.quarantine.check_integrity()
+        self._turns.quarantine.check_integrity(self._entries.keys())
         states = Counter(entry.state for entry in self._entries.values())
         assert len(self._turns.queue) == states[State.WAITING], "the queue and the entries disagree"
         assert states[State.QUEUED] + states[State.RUNNING] <= self._turns.places, "more than the engine has places"

@@ -10,7 +10,7 @@ gets the next engine to itself, before everybody else. docs/decisions/0009-quara
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import msgspec
@@ -117,8 +117,9 @@ class Quarantine:
         case = self._cases.get(request_id)
         return case is not None and case.suspect
 
-    def check_integrity(self) -> None:
+    def check_integrity(self, in_flight: Collection[str]) -> None:
         """Raise `AssertionError` when a crash could not be told to be whose."""
+        assert self._cases.keys() <= set(in_flight), "cases of requests that have ended"
         present = [case for case in self._cases.values() if case.in_engine]
         assert sum(case.suspect for case in present) <= 1, "several suspects in the engine at once"
         assert len(present) <= 1 or not any(case.accused for case in present), "an accused that is not alone"

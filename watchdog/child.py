@@ -78,6 +78,7 @@ class Child(asyncio.SubprocessProtocol):
         self._tail: deque[str] = deque(maxlen=kept_lines)
         self._exited = asyncio.Event()
         self._output_ended = asyncio.Event()
+        self._said_more = asyncio.Event()
         self._transport: asyncio.SubprocessTransport
 
     async def spawn(self) -> None:
@@ -101,6 +102,12 @@ class Child(asyncio.SubprocessProtocol):
     def tail(self) -> tuple[str, ...]:
         """The last lines of its output."""
         return tuple(self._tail)
+
+    async def until_said(self, words: str) -> None:
+        """Returns once one of its last lines has these words."""
+        while not any(words in line for line in self._tail):
+            self._said_more.clear()
+            await self._said_more.wait()
 
     async def exited(self) -> None:
         """Returns once the process has ended; its output may still be on the way."""
@@ -127,6 +134,14 @@ class Child(asyncio.SubprocessProtocol):
         except psutil.Error:
             return 0
 
+    @property
+    def frozen(self) -> bool:
+        """It was stopped (SIGSTOP), so until somebody continues it no signal reaches it but SIGKILL."""
+        try:
+            return psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        except psutil.Error:
+            return False
+
     def send_signal(self, number: signal.Signals) -> None:
         """Send it a signal, if it still lives."""
         with contextlib.suppress(ProcessLookupError):
@@ -137,7 +152,10 @@ class Child(asyncio.SubprocessProtocol):
         self._take_lines([line])
 
     async def stop(self, deadline_s: float) -> int:
-        """Ask it to end, and after `deadline_s` make it; returns its exit code."""
+        """Ask it to end, and after `deadline_s` make it, at once if it is frozen; returns its exit code."""
+        if self.frozen:
+            self.kill()
+            return await self.wait()
         self.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(deadline_s):
@@ -172,6 +190,7 @@ class Child(asyncio.SubprocessProtocol):
         for line in lines:
             self._tail.append(line)
             self._on_line(line)
+        self._said_more.set()
 
 
 def exit_in_words(code: int) -> str:

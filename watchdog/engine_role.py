@@ -40,7 +40,8 @@ class EngineRole:
         self._epochs = EpochCounter(paths.epoch(template.name))
         self._client = SocketEngineClient(template.socket, self)
         self._ready = asyncio.Event()
-        self._stall = self._new_detector()
+        self._stall = self._new_detector(warm=False)
+        self._warm = False
         self.epoch = 0
         self.heartbeat: Heartbeat | None = None
 
@@ -55,7 +56,8 @@ class EngineRole:
     def launch(self) -> Launch:
         self.epoch = self._epochs.next()
         self.heartbeat = None
-        self._stall = self._new_detector()
+        self._warm = self._warm or self._stall.measured
+        self._stall = self._new_detector(self._warm)
         self._ready.clear()
         private_folder(self._template.socket.parent)
         self._template.socket.unlink(missing_ok=True)
@@ -109,5 +111,5 @@ class EngineRole:
     def engine_event(self, event: RequestEvent) -> None:
         """The watchdog has no requests."""
 
-    def _new_detector(self) -> StallDetector:
-        return StallDetector(self._watchdog.stall_after_s, self._template.engine.heartbeat_s)
+    def _new_detector(self, warm: bool) -> StallDetector:
+        return StallDetector(self._watchdog.stall_after_s, self._template.engine.heartbeat_s, warm)

@@ -13,6 +13,8 @@ import structlog
 
 from .child import Child
 
+OWN_STACKS_WORDS = "(most recent call first)"
+OWN_STACKS_DEADLINE_S = 1.0
 PY_SPY_DEADLINE_S = 5.0
 # py-spy reads native frames on Linux, not on macOS.
 _NATIVE = ("--native",) if sys.platform == "linux" else ()
@@ -22,8 +24,15 @@ log = structlog.get_logger(__name__)
 
 async def dump(child: Child) -> None:
     """Python's stacks from the child itself (`process.configure_logging` listens for the signal), and the native ones
-    from py-spy where it is installed and allowed. A child that acts on no signal writes nothing itself."""
+    from py-spy where it is installed and allowed. A frozen child can tell nothing, and py-spy would wait for it."""
+    if child.frozen:
+        child.note("it was stopped by SIGSTOP, so there are no stacks")
+        return
     child.send_signal(signal.SIGUSR1)
+    # A SIGTERM that came before the child has run again would end it before it could write anything.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(OWN_STACKS_DEADLINE_S):
+            await child.until_said(OWN_STACKS_WORDS)
     if (py_spy := _py_spy()) is not None:
         for line in await _output_of(py_spy, "dump", *_NATIVE, "--pid", str(child.pid)):
             child.note(line)

@@ -22,6 +22,8 @@ UNMEASURED_FACTOR = 3.0
 PATIENCE = 4.0
 """A step may take this many times what the pace so far promises."""
 RECENT_S = 60.0
+FIRST_HEARTBEAT_S = 30.0
+"""A new process has at least this long to import what it needs and to say its first word."""
 MISSED_HEARTBEATS = 8
 
 
@@ -59,14 +61,21 @@ class Pace:
 class StallDetector:
     """`heard` takes every heartbeat of one incarnation, `check` is asked several times a second."""
 
-    def __init__(self, stall_after_s: float, heartbeat_s: float) -> None:
+    def __init__(self, stall_after_s: float, heartbeat_s: float, warm: bool = False) -> None:
+        """`warm`: an incarnation before this one has done its first steps, so that nothing is new to this machine."""
         self._stall_after_s = stall_after_s
         self._silence_after_s = max(stall_after_s, MISSED_HEARTBEATS * heartbeat_s)
+        self._first_steps_factor = 1.0 if warm else UNMEASURED_FACTOR
         self._pace = Pace()
         self._beat: Heartbeat | None = None
-        self._looked_at = 0.0
+        self._looked_at: float | None = None
         self._silent_s = 0.0
         self._stuck_s = 0.0
+
+    @property
+    def measured(self) -> bool:
+        """Whether the engine has done its first steps."""
+        return self._beat is not None and self._beat.steps >= UNMEASURED_STEPS
 
     def heard(self, beat: Heartbeat, now: float) -> None:
         self._let_pass(now)
@@ -78,29 +87,35 @@ class StallDetector:
         self._beat = beat
 
     def check(self, now: float) -> str | None:
-        """Why the engine must be replaced, for people; None while it is well. Before its first heartbeat it is well:
-        how long a start may take is not for this detector."""
+        """Why the engine must be replaced, for people; None while it is well."""
         self._let_pass(now)
+        silence_bound_s = self._silence_bound_s()
+        if self._silent_s > silence_bound_s:
+            what = "heartbeat" if self._beat is not None else "first heartbeat"
+            return f"stalled: no {what} for {self._silent_s:.1f} s (bound {silence_bound_s:.1f} s)"
         if self._beat is None:
             return None
-        silence_bound_s = self._silence_after_s * (1.0 if self._beat.phase is Phase.READY else UNMEASURED_FACTOR)
-        if self._silent_s > silence_bound_s:
-            return f"stalled: no heartbeat for {self._silent_s:.1f} s (bound {silence_bound_s:.1f} s)"
         bound_s = self._step_bound_s(self._beat, now)
         if self._stuck_s > bound_s:
             work = f"{self._beat.running} requests running and {self._beat.waiting} waiting"
             return f"stalled: no step for {self._stuck_s:.1f} s with {work} (bound {bound_s:.1f} s)"
         return None
 
+    def _silence_bound_s(self) -> float:
+        if self._beat is not None and self._beat.phase is Phase.READY:
+            return self._silence_after_s
+        patient_s = UNMEASURED_FACTOR * self._silence_after_s
+        return patient_s if self._beat is not None else max(patient_s, FIRST_HEARTBEAT_S)
+
     def _step_bound_s(self, beat: Heartbeat, now: float) -> float:
-        floor_s = self._stall_after_s * (UNMEASURED_FACTOR if beat.steps < UNMEASURED_STEPS else 1.0)
+        floor_s = self._stall_after_s * (1.0 if self.measured else self._first_steps_factor)
         return max(floor_s, PATIENCE * self._pace.step_s(beat.step_tokens, now))
 
     def _let_pass(self, now: float) -> None:
-        if self._beat is not None:
-            piece_s = min(now - self._looked_at, MAX_PIECE_S)
-            self._silent_s += piece_s
-            self._stuck_s += piece_s if _pending(self._beat) else 0.0
+        piece_s = 0.0 if self._looked_at is None else min(now - self._looked_at, MAX_PIECE_S)
+        self._silent_s += piece_s
+        if self._beat is not None and _pending(self._beat):
+            self._stuck_s += piece_s
         self._looked_at = now
 
 

@@ -222,7 +222,7 @@ class Supervisor:
         if cause is Cause.STALLED:
             await stacks.dump(child)
             grace_s = STALLED_GRACE_S
-        elif self._wish is _Wish.RESTART:
+        elif self._wish is _Wish.RESTART and not child.frozen:
             await self._drain(child)
         code = await child.stop(grace_s + child.resident_bytes / RELEASED_BYTES_PER_S)
         if code < 0:

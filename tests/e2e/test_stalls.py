@@ -53,7 +53,12 @@ async def test_a_frozen_engine_is_replaced_and_its_stream_goes_on(serve_tree: Se
     tree = serve_tree(STALLS_EARLY + SLOW_STEPS)
     async with streaming(tree) as (_, task):
         stop(tree.engine().pid)
-        assert "stalled: no " in reason_of(await until_replaced(tree))
+        engine = await until_replaced(tree)
+        assert "stalled: no " in reason_of(engine)
+        # It was ended at once: neither its stacks nor its own end were waited for.
+        assert engine.last_restart is not None
+        assert engine.last_restart.log_tail[-1] == "it was stopped by SIGSTOP, so there are no stacks"
+        assert reason_of(engine).endswith("killed by SIGKILL")
         assert await task == await ask(tree.api, BODY)
 
 

@@ -8,13 +8,14 @@ import signal
 from pathlib import Path
 
 from stoker.config import Engine, Fault, Simulated
+from stoker.engine.client import SocketEngineClient
 from stoker.engine.protocol import Finished, FinishReason, Phase, RejectCode, Rejected, Sampling, Submit
 from stoker.engine.server import EXIT_STEP_THREAD_FAILED
 from stoker.engine.wire import encode
 from stoker.process import EXIT_UNUSABLE
 
 from ..tiny_models import make_tiny_llama
-from .processes import DEADLINE_S, EngineUnderTest, running_engine, settings_of, start_engine
+from .processes import DEADLINE_S, EngineUnderTest, Recorder, running_engine, settings_of, start_engine
 
 SIMULATED = Engine(kind="simulated", heartbeat_s=0.02)
 
@@ -73,9 +74,14 @@ async def test_sigterm_is_announced_as_a_planned_end_but_not_by_an_engine_that_h
         await engine.heard.until(lambda: engine.heard.heartbeats[-1].waiting == 1)
         engine.process.send_signal(signal.SIGTERM)
         await engine.heard.until(lambda: engine.heard.heartbeats[-1].phase is Phase.STOPPING)
+        late = Recorder()
+        listening = asyncio.create_task(SocketEngineClient(tmp_path / "engine.sock", late).run())
+        await late.until(lambda: bool(late.readies and late.heartbeats))
         engine.process.kill()
         await engine.heard.until(lambda: bool(engine.heard.losses))
-        assert engine.heard.drainings == []
+        await late.until(lambda: bool(late.losses))
+        listening.cancel()
+        assert engine.heard.drainings == late.drainings == []
 
 
 async def test_sigterm_ends_an_engine_that_still_loads_at_once(tmp_path: Path) -> None:

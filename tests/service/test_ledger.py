@@ -15,6 +15,7 @@ from stoker.service.errors import (
     ShuttingDown,
     SlowReader,
 )
+from stoker.service.ledger import INTEGRITY_PERIOD_S
 from stoker.service.observer import Resume
 from tests.service.table import NO_TIME, QUEUE_DEADLINE_S, RESUME_DEADLINE_S, ROWS, Table
 
@@ -223,3 +224,17 @@ def test_times_are_measured_from_arrival_and_between_tokens(table: Table) -> Non
     assert table.value("queue_seconds_sum") == 0.25
     assert table.value("prompt_tokens_total", source="computed") == 3
     assert table.value("generated_tokens_total") == 3
+
+
+def test_an_idle_ledger_is_checked_now_and_then(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[str] = []
+    monkeypatch.setattr(table.ledger, "check_integrity", lambda: checks.append("checked"))
+    table.add("a")
+    table.says(Tokens("a", 0, [7]))
+    table.now += INTEGRITY_PERIOD_S
+    table.ledger.tick()
+    assert checks == [], "not while anything is in flight"
+    table.says(Finished("a", FinishReason.STOP, NO_TIME))
+    table.ledger.tick()
+    table.ledger.tick()
+    assert checks == ["checked"]

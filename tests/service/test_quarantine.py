@@ -149,7 +149,7 @@ class World:
             if name not in self.running and self.quarantine.may_go(name):
                 self.quarantine.handed_over(name)
                 self.running[name] = 0
-        self.quarantine.check_integrity()
+        self.quarantine.check_integrity(self.open())
 
     def compute(self, name: str) -> None:
         request = self.requests[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -58,6 +59,17 @@ async def test_a_child_that_ignores_sigterm_is_killed_after_the_deadline() -> No
     code = "import signal; signal.signal(15, signal.SIG_IGN); print('up'); [signal.pause() for _ in iter(int, 1)]"
     async with running(code) as child:
         assert exit_in_words(await child.stop(0.05)) == "killed by SIGKILL"
+
+
+async def test_a_frozen_child_is_killed_at_once_whatever_the_deadline() -> None:
+    async with running("print('up'); input()") as child:
+        assert not child.frozen
+        os.kill(child.pid, signal.SIGSTOP)
+        await asyncio.to_thread(os.waitid, os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        assert child.frozen
+        async with asyncio.timeout(LONG_S):
+            assert exit_in_words(await child.stop(1000 * LONG_S)) == "killed by SIGKILL"
+        assert not child.frozen
 
 
 async def test_what_it_leaves_behind_in_its_group_ends_with_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,13 +16,16 @@ from stoker.watchdog.child import Child, Launch
 WAITS = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1); print('up', flush=True); input()"
 
 
-async def dumped() -> tuple[str, ...]:
+async def dumped(frozen: bool = False) -> tuple[str, ...]:
     """What a child leaves after its stacks were dumped and it was ended."""
     up = asyncio.Event()
     child = Child(Launch((sys.executable, "-I", "-S", "-c", WAITS), os.environ), lambda _: up.set(), kept_lines=50)
     await child.spawn()
     try:
         await up.wait()
+        if frozen:
+            os.kill(child.pid, signal.SIGSTOP)
+            await asyncio.to_thread(os.waitid, os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
         await stacks.dump(child)
     finally:
         await child.stop(30.0)
@@ -56,3 +60,9 @@ async def test_a_py_spy_that_hangs_does_not_hold_the_restart_up(
 async def test_a_py_spy_that_cannot_be_run_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_py_spy(tmp_path, "", monkeypatch, shell="/no/such/shell")
     assert any("most recent call first" in line for line in await dumped())
+
+
+async def test_nobody_waits_for_the_stacks_of_a_frozen_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_py_spy(tmp_path, "exec sleep 600", monkeypatch)
+    monkeypatch.setattr(stacks, "PY_SPY_DEADLINE_S", 600.0)
+    assert (await dumped(frozen=True))[-1] == "it was stopped by SIGSTOP, so there are no stacks"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.engine.protocol import Heartbeat, Memory, Phase
-from stoker.watchdog.stall import PATIENCE, UNMEASURED_FACTOR, Pace, StallDetector
+from stoker.watchdog.stall import FIRST_HEARTBEAT_S, PATIENCE, UNMEASURED_FACTOR, Pace, StallDetector
 
 STALL_AFTER_S = 10.0
 TICK_S = 0.25
@@ -18,8 +18,8 @@ TICK_S = 0.25
 class Engine:
     """An engine under a detector's eyes; `run` lets time pass and returns the verdict, if there was one."""
 
-    def __init__(self, stall_after_s: float = STALL_AFTER_S, phase: Phase = Phase.READY) -> None:
-        self.detector = StallDetector(stall_after_s, heartbeat_s=TICK_S)
+    def __init__(self, stall_after_s: float = STALL_AFTER_S, phase: Phase = Phase.READY, warm: bool = False) -> None:
+        self.detector = StallDetector(stall_after_s, TICK_S, warm)
         self.now = 1000.0
         self.phase = phase
         self.steps = self.computed = self.step_tokens = self.running = self.waiting = 0
@@ -145,10 +145,21 @@ def test_a_loading_engine_may_be_silent_for_longer() -> None:
     assert engine.run(2) is not None
 
 
-def test_before_its_first_heartbeat_it_is_well() -> None:
-    engine = Engine()
+@pytest.mark.parametrize(("stall_after_s", "bound_s"), [(1.0, FIRST_HEARTBEAT_S), (20.0, 60.0)])
+def test_a_process_that_never_says_a_word_is_replaced(stall_after_s: float, bound_s: float) -> None:
+    engine = Engine(stall_after_s)
     engine.beats = False
-    assert engine.run(3600) is None
+    assert engine.run(bound_s - 1) is None
+    assert engine.run(2) == f"stalled: no first heartbeat for {bound_s + 0.25:.1f} s (bound {bound_s:.1f} s)"
+
+
+def test_the_first_steps_get_no_more_time_where_an_engine_before_has_done_its_own() -> None:
+    assert warm().detector.measured
+    engine = Engine(warm=True)
+    engine.waiting = 1
+    assert engine.run(STALL_AFTER_S - 0.5) is None
+    assert not engine.detector.measured
+    assert engine.run(2) is not None
 
 
 def test_rare_heartbeats_are_no_silence() -> None:
