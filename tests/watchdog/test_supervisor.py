@@ -100,9 +100,11 @@ async def supervised(
     )
     running = asyncio.create_task(supervisor.run())
     async with asyncio.timeout(DEADLINE_S):
-        yield supervisor
-        supervisor.stop()
-        await running
+        try:
+            yield supervisor
+        finally:
+            supervisor.stop()
+            await running
         assert supervisor.snapshot().state is State.STOPPED
         assert supervisor.snapshot().pid is None
 
@@ -229,6 +231,7 @@ async def test_a_frozen_child_is_killed_when_it_stalls() -> None:
         pid = supervisor.snapshot().pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
+        await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
         role.stalls.put_nowait("stalled: no heartbeat")
         await supervisor.until(State.BACKOFF)
         assert supervisor.snapshot().deaths[-1].reason == "stalled: no heartbeat, killed by SIGKILL"
