@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from stoker.config import Restart, Watchdog
@@ -19,7 +19,10 @@ LIVES = "print('ready', flush=True); input()"
 NEVER_READY = "input()"
 DIES_AT_START = "print('no luck'); raise SystemExit(3)"
 DIES_WHEN_READY = "print('ready', flush=True); import os; os.kill(os.getpid(), 9)"
-ENDS_BY_ITSELF = "print('ready', flush=True); print('all done')"
+ENDS_WHEN_DRAINED = (
+    "import signal; signal.signal(signal.SIGUSR2, lambda *_: None); print('ready', flush=True);"
+    "signal.pause(); print('all done')"
+)
 TELLS_ITS_STACKS = (
     "import faulthandler, signal; faulthandler.register(signal.SIGUSR1); print('ready', flush=True); input()"
 )
@@ -39,6 +42,7 @@ class Script:
         self.launches = 0
         self.circuits_opened = 0
         self.drains = 0
+        self.on_drain: Callable[[], None] = lambda: None
         self.stalls: asyncio.Queue[str] = asyncio.Queue()
 
     def launch(self) -> Launch:
@@ -55,6 +59,7 @@ class Script:
 
     def drain(self) -> float:
         self.drains += 1
+        self.on_drain()
         return self.drain_s
 
     def circuit_opened(self) -> None:
@@ -180,10 +185,13 @@ async def test_a_restart_on_request_is_no_crash() -> None:
 
 
 async def test_a_restart_on_request_waits_for_a_child_that_ends_by_itself() -> None:
-    role = Script(ENDS_BY_ITSELF, LIVES)
+    role = Script(ENDS_WHEN_DRAINED, LIVES)
     role.drain_s = DEADLINE_S
     async with supervised(role) as supervisor:
         await supervisor.until(State.READY)
+        pid = supervisor.snapshot().pid
+        assert pid is not None
+        role.on_drain = lambda: os.kill(pid, signal.SIGUSR2)
         supervisor.restart()
         await supervisor.until(State.STARTING)
         death = supervisor.snapshot().deaths[-1]
