@@ -62,7 +62,7 @@ class Server(Section):
     """The HTTP API that clients talk to."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; anything but loopback needs `api_keys`."""
+    """Address to listen on; anything but loopback needs `api_keys` or `allow_anyone`."""
     port: Port = 8000
     """Port of the API; 0 lets the system choose."""
     max_body_bytes: Count = 32 * 1024 * 1024
@@ -91,6 +91,11 @@ class Server(Section):
     api_keys: Path | None = None
     """File of the keys that clients must show, as docs/operating.md describes it; absent, anybody who can connect may
     ask. An absolute path, or one that begins with `~`."""
+    allow_anyone: bool = False
+    """Listen on an address that other machines reach although there are no `api_keys`; for networks that keep
+    strangers out themselves, such as a container's."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins such as `https://chat.example.org` whose pages may use the API from a browser."""
     canonical: Canonical = Canonical()
     """Changing lines of system prompts."""
 
@@ -106,11 +111,11 @@ class Server(Section):
 
     @model_validator(mode="after")
     def _no_open_door(self) -> Server:
-        if self.api_keys is None and not _is_loopback(self.host):
+        if self.api_keys is None and not self.allow_anyone and not _is_loopback(self.host):
             raise PydanticCustomError(
                 "open_door",
                 "`host` = {host} lets other machines in, and no `api_keys` say who may come; "
-                "name a file of keys, or listen on 127.0.0.1",
+                "name a file of keys, set `allow_anyone`, or listen on 127.0.0.1",
                 {"host": self.host},
             )
         return self

@@ -6,7 +6,8 @@ It never evaluates an MLX array. Read in this order:
 1. `errors`      everything a client can be told when something is wrong;
 2. `schemas`     how a request is read; `auth` says who may send one; `openai` and `anthropic` are the two APIs: what
                  their requests may say, and how their answers are written;
-3. `admission`   whether a request is taken, and how much it may write (pure); `door` acts on it for a `caller`;
+3. `admission`   whether a request is taken, and how much it may write (pure), `allowance` what a key may have;
+                 `door` acts on both for a `caller`;
 4. `conversation` what was asked, whatever the API; `canonical` takes out what changes each time (pure), `template`
                  puts it into the form that chat templates know (pure); `text` makes token ids of it and text of ids,
                  `model_text` with a model's own tokenizer, `byte_text` for the simulated engine;
@@ -17,8 +18,9 @@ It never evaluates an MLX array. Read in this order:
 7. `markup`      the tags in a model's text (pure); `tools` reads calls, `segments` says what an answer consists of,
                  `stop` cuts it at stop strings (pure); `transcript` joins them for one request;
 8. `asking`      from what is asked to a plan, `sampling` part of it; `answering` carries it out, `relay` brings it to
-                 the client, `cache_report` tells what the cache did; `routes` says which path does what, `middleware`
-                 what all of them share;
+                 the client, `cache_report` tells what the cache did, `timing` where the time went; `routes` says which
+                 path does what, `openapi` describes them, `middleware` is what all of them share, `cors` lets browsers
+                 in;
 9. `metrics`     every metric's name; `observer` what is measured, `pace` how fast requests end, `telemetry` where
                  values come from; `internal` is what the watchdog may ask for;
 10. `app`        the parts joined, their start and their end.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
 from ..config import Server
 from ..engine.protocol import Priority
+from .allowance import UNBOUNDED, Allowance
 from .errors import (
     ContextLengthExceeded,
     EngineLoading,
@@ -16,6 +18,8 @@ from .errors import (
     QueueFull,
     ServiceError,
     ShuttingDown,
+    TokensSpent,
+    TooManyAtOnce,
 )
 
 
@@ -58,10 +62,13 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request at the door: `in_flight` is how many its client has already, and whether it is among `clients`."""
+    """A request at the door: `in_flight` is how many its client has already, and whether it is among `clients`;
+    `wait_s` is how long it has to wait for tokens of its allowance."""
 
     priority: Priority
     in_flight: int
+    allowance: Allowance = UNBOUNDED
+    wait_s: float = 0.0
 
 
 def unready(conditions: Conditions) -> ServiceError | None:
@@ -87,7 +94,17 @@ def refusal(conditions: Conditions, arrival: Arrival, server: Server) -> Service
     down_s = conditions.engine_down_s or 0.0
     if reason is not None and not (isinstance(reason, EngineUnavailable) and down_s < server.resume_deadline_s):
         return reason
-    return _shed(conditions, arrival) or _queue_full(conditions, server)
+    return _beyond_allowance(arrival) or _shed(conditions, arrival) or _queue_full(conditions, server)
+
+
+def _beyond_allowance(arrival: Arrival) -> TooManyAtOnce | TokensSpent | None:
+    most, per_minute = arrival.allowance.requests, arrival.allowance.tokens_per_minute
+    if most is not None and arrival.in_flight >= most:
+        return TooManyAtOnce(f"this key may have {most} requests in flight at once, each of `n` counted; wait for one")
+    if arrival.wait_s > 0:
+        told = f"this key may use {per_minute} tokens a minute, and they are used up; try again later"
+        return TokensSpent(told, retry_after_s=math.ceil(arrival.wait_s))
+    return None
 
 
 def _shed(conditions: Conditions, arrival: Arrival) -> Overloaded | None:

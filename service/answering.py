@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from ..engine.protocol import FinishReason, Grammar, Sampling
-from . import cache_report
+from . import cache_report, timing
 from .admission import output_bound
 from .context import Context
 from .conversation import Conversation
@@ -113,12 +113,16 @@ class Answering:
         )
 
     async def headers(self) -> dict[str, str]:
-        """What the cache did for the first prompt; nothing until the engine has begun with it."""
+        """What the cache did for the first prompt, and its times; nothing until the engine has begun with it."""
         prefix = self._generations[0].prefix
         if prefix is None:
             return {}
         message = None if prefix.diverged_at is None else await self._message_at(prefix.diverged_at)
-        return {cache_report.HEADER: cache_report.describe(prefix, message)}
+        return {cache_report.HEADER: cache_report.describe(prefix, message), timing.HEADER: self.timing()}
+
+    def timing(self) -> str:
+        """Where the time of the first answer went, as far as it has got."""
+        return self._generations[0].times.describe(self._plan.arrived_at)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -144,8 +148,9 @@ class Answering:
 async def answering(request: web.Request, context: Context, plan: Plan, caller: Caller) -> AsyncIterator[Answering]:
     """The request is in the ledger for as long as this is open. Raises `ContextLengthExceeded`."""
     feeds: dict[str, Feed] = {}
+    context.door.spent(caller, sum(len(prompt.ids) for prompt in plan.prompts))
+    generations: list[Generation] = []
     try:
-        generations = []
         for order, prompt in _orders(context, plan, caller):
             feed = feeds[order.id] = Feed(context.server.max_buffered_events, on_overflow=lambda: _cut(request))
             tools = () if plan.conversation is None else plan.conversation.tools
@@ -162,6 +167,7 @@ async def answering(request: web.Request, context: Context, plan: Plan, caller: 
         # Nothing happens to what has ended; if it has not, its client has left.
         for order_id in feeds:
             context.ledger.cancel(order_id)
+        context.door.spent(caller, sum(generation.transcript.tokens for generation in generations))
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Who a request is from, by what it carries: its credential or else its address, and how urgent it says it is."""
+"""Who a request is from, by what it carries: its key, its credential or else its address; and how urgent it is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 from aiohttp import web
 
 from ..engine.protocol import Priority
+from .auth import SHOWN
 from .errors import InvalidValue
 from .fairness import Caller
 
@@ -15,7 +16,11 @@ PRIORITY_HEADER = "x-stoker-priority"
 
 def caller_of(request: web.Request) -> Caller:
     """Raises `InvalidValue` for a priority that there is not."""
-    return Caller(_key(request), _priority(request))
+    key = request.get(SHOWN)
+    if key is None:
+        return Caller(_key(request), _priority(request))
+    # By its name: one that was renewed is still the same client's.
+    return Caller(f"key:{key.name}", _priority(request), key.allowance)
 
 
 def _key(request: web.Request) -> str:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from ..config import Server
 from .admission import Arrival, Conditions, Shed, ShedLevel, prompt_refusal, refusal
+from .allowance import Meter
 from .entry import Order, Receiver
 from .errors import QueueFull, ServiceError
 from .fairness import Caller
@@ -24,12 +26,18 @@ class Door:
     with."""
 
     def __init__(
-        self, server: Server, ledger: Ledger, text_ready: Callable[[], bool], on_refusal: Callable[[str], None]
+        self,
+        server: Server,
+        ledger: Ledger,
+        text_ready: Callable[[], bool],
+        on_refusal: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._server = server
         self._ledger = ledger
         self._text_ready = text_ready
         self._on_refusal = on_refusal
+        self._meter = Meter(clock)
         self.stopping = False
         self.shed = Shed(ShedLevel.NONE, "nothing is short")
         self._in_flight: Counter[str] = Counter()
@@ -54,7 +62,9 @@ class Door:
     @contextlib.contextmanager
     def admitted(self, caller: Caller) -> Iterator[None]:
         """Be in flight. Raises the `ServiceError` that says why not."""
-        arrival = Arrival(caller.priority, self._in_flight[caller.key])
+        key, allowance = caller.key, caller.allowance
+        wait_s = self._meter.wait_s(key, allowance)
+        arrival = Arrival(caller.priority, self._in_flight[key], allowance, wait_s)
         error = refusal(self.conditions(), arrival, self._server)
         # Who gives way is still on its way out, so asking again would find the queue as full as before.
         if error is not None and not self._made_room(error, caller):
@@ -72,6 +82,10 @@ class Door:
             if not self._made_room(error, order.caller):
                 self._refuse(error)
         self._ledger.add(order, receiver)
+
+    def spent(self, caller: Caller, tokens: int) -> None:
+        """An admitted request of theirs used so many tokens."""
+        self._meter.spend(caller.key, caller.allowance, tokens)
 
     async def until_empty(self) -> None:
         """Returns once nothing is in flight."""

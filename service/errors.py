@@ -147,6 +147,23 @@ class QueueFull(ServiceError):
     retry_after_s = 2
 
 
+class TooManyAtOnce(ServiceError):
+    """As many requests of this API key are in flight as it may have."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "too_many_at_once"
+    retry_after_s = 2
+
+
+class TokensSpent(ServiceError):
+    """This API key has used up its tokens of the minute."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+
 class Unavailable(ServiceError):
     """Not now, but later."""
 

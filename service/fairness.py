@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..engine.protocol import Priority
+from .allowance import UNBOUNDED, Allowance
 
 COST_OF_A_REQUEST = 256
 """What a request costs beside its prompt, in tokens: its output, whose length nobody knows."""
@@ -25,6 +26,7 @@ class Caller:
 
     key: str
     priority: Priority = Priority.INTERACTIVE
+    allowance: Allowance = UNBOUNDED
 
 
 class FairQueue:

@@ -9,6 +9,7 @@ from .entry import Prefix
 from .ledger import Ledger
 from .segments import Segment
 from .stream import Feed
+from .timing import Times
 from .transcript import Transcript
 
 
@@ -43,6 +44,10 @@ class Generation:
         """What was cached of the prompt; None until the engine has begun."""
         return self._feed.prefix
 
+    @property
+    def times(self) -> Times:
+        return self._feed.times
+
     async def next(self, patience_s: float) -> Piece | None:
         """What came since the last call, or None when nothing came for `patience_s`.
 
@@ -61,5 +66,6 @@ class Generation:
             segments += self.transcript.finish()
         if self.transcript.done:
             self._ledger.stop(self._id)
+            self._feed.left()
             finish = FinishReason.STOP
         return Piece(segments, scored, finish)

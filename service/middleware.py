@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 
@@ -10,6 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from .anthropic import errors as anthropic
+from .auth import SHOWN
 from .context import CONTEXT
 from .errors import BodyTooLarge, InternalError, MethodNotAllowed, RouteNotFound, ServiceError, ShuttingDown
 
@@ -19,6 +21,8 @@ PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
 CLIENT_GONE = 499
 """Nobody is left to see this status (nginx's, for a client that closed its connection); it is for log and metrics."""
 
+GIVEN_ID = re.compile(r"[\w.:-]{1,128}")
+"""A request's id that a client may choose; it goes to logs and headers, so it is nothing but a name."""
 MODEL = web.RequestKey("model", str)
 """The model that a request is for, once that is known."""
 BROKEN_BY = web.RequestKey("broken_by", ServiceError)
@@ -31,7 +35,8 @@ log = structlog.get_logger(__name__)
 @web.middleware
 async def answer_for_everything(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The one middleware."""
-    request[REQUEST_ID] = f"req_{uuid.uuid4().hex}"
+    given = request.headers.get("x-request-id", "")
+    request[REQUEST_ID] = given if GIVEN_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
     began = time.monotonic()
     status = CLIENT_GONE
     try:
@@ -68,8 +73,9 @@ def as_service_error(request: web.Request, error: Exception) -> ServiceError:
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         keys = request.app[CONTEXT].keys
-        if keys is not None and request.path.startswith(GUARDED_PATHS):
-            keys.check(request.headers)
+        # A browser asks whether it may before it shows a key.
+        if keys is not None and request.path.startswith(GUARDED_PATHS) and request.method != "OPTIONS":
+            request[SHOWN] = keys.check(request.headers)
         return await handler(request)
     except ConnectionResetError:
         raise

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import orjson
 from aiohttp import web
 
+from . import timing
 from .answering import Answering, Outcome
 from .errors import ServiceError
 from .generation import Piece, Scored
@@ -91,11 +92,16 @@ async def _relay(
     while True:
         events = writer.waiting() if news is None else _events(answers, writer, *news)
         if not answers.unfinished:
-            await response.write(events + writer.complete())
+            await response.write(events + _timing(answers) + writer.complete())
             return
         if events:
             await response.write(events)
         news = await answers.next()
+
+
+def _timing(answers: Answering) -> bytes:
+    """A stream's headers went out before its times were known."""
+    return b": %b %b\n\n" % (timing.HEADER.encode(), answers.timing().encode())
 
 
 def _events(answers: Answering, writer: Writer, number: int, piece: Piece) -> bytes:

@@ -8,6 +8,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from .admission import unready
 from .anthropic.messages import count_tokens, messages
 from .context import CONTEXT, Context
+from .cors import allow, preflight
 from .internal import put_shed
 from .middleware import answer_for_everything, name_the_request
 from .openai.chat import chat_completions
@@ -25,6 +26,9 @@ def make_app(context: Context) -> web.Application:
     app[CONTEXT] = context
     app[STORE] = ResponseStore()
     app.on_response_prepare.append(name_the_request)
+    if context.server.cors_origins:
+        app.on_response_prepare.append(allow(context.server.cors_origins))
+        app.router.add_options("/v1/{path:.*}", preflight)
     app.add_routes(
         [
             web.post("/v1/chat/completions", chat_completions),

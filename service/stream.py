@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..engine.protocol import FinishReason, TokenLogprob
 from .entry import Prefix
 from .errors import ServiceError
+from .timing import Times
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,9 @@ class Batch:
 class Feed:
     """One request's events, bounded. The ledger writes it (`ledger.Receiver`), one task reads it."""
 
-    def __init__(self, bound: int, on_overflow: Callable[[], None]) -> None:
+    def __init__(
+        self, bound: int, on_overflow: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._bound = bound
         self._on_overflow = on_overflow
         self._ids: list[int] = []
@@ -34,10 +38,13 @@ class Feed:
         self._finish: FinishReason | None = None
         self._error: ServiceError | None = None
         self._news = asyncio.Event()
+        self._clock = clock
         self.prefix: Prefix | None = None
+        self.times = Times()
 
     def started(self, prefix: Prefix) -> None:
         self.prefix = prefix
+        self.times.began_at = self.times.began_at or self._clock()
         self._news.set()
 
     def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
@@ -45,6 +52,7 @@ class Feed:
             # The reader is stuck in a write that may never end, so it can only be told through its connection.
             self._on_overflow()
             return False
+        self.times.first_token_at = self.times.first_token_at or self._clock()
         self._ids.extend(ids)
         self._logprobs.extend(logprobs)
         self._news.set()
@@ -52,11 +60,16 @@ class Feed:
 
     def finished(self, reason: FinishReason) -> None:
         self._finish = reason
+        self.times.ended_at = self._clock()
         self._news.set()
 
     def failed(self, error: ServiceError) -> None:
         self._error = error
         self._news.set()
+
+    def left(self) -> None:
+        """Its reader has all it wants."""
+        self.times.ended_at = self._clock()
 
     async def next(self, patience_s: float) -> Batch | None:
         """All that is there, or what comes next; None when nothing comes for `patience_s`.

@@ -51,7 +51,9 @@ class Rig:
         )
         self._model_name = model_name
         self._model_path = model_path
-        self._socket = folder / "engine.sock"
+        self.socket = folder / "engine.sock"
+        self.service_socket = self.socket
+        """Where the service looks for its engine."""
         self._epoch = 0
         self._listening = socket.create_server(("127.0.0.1", 0))
         if send_buffer_bytes is not None:
@@ -73,7 +75,7 @@ class Rig:
             name="default",
             model_name=self._model_name,
             model_path=self._model_path,
-            socket=self._socket,
+            socket=self.service_socket,
             context_tokens=None,
         )
         settings = ServiceProcess(
@@ -127,7 +129,7 @@ class Rig:
             name="default",
             model_name=self._model_name,
             model_path=None,
-            socket=self._socket,
+            socket=self.socket,
             kv_path=self._folder / "kv",
             epoch=self._epoch,
             engine=self._engine_settings,

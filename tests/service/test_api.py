@@ -122,7 +122,8 @@ async def test_a_stream_is_server_sent_events_to_the_letter(rig: Rig) -> None:
     *parts, end = body.split("\n\n")
     assert end == ""
     assert parts[-1] == "data: [DONE]"
-    assert all(json.loads(part.removeprefix("data: "))["object"] == "chat.completion.chunk" for part in parts[:-1])
+    assert parts[-2].startswith(": server-timing queue;dur=")
+    assert all(json.loads(part.removeprefix("data: "))["object"] == "chat.completion.chunk" for part in parts[:-2])
 
 
 async def test_what_does_not_exist_is_refused_in_the_same_form(rig: Rig) -> None:

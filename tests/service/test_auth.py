@@ -13,11 +13,12 @@ import anthropic
 import openai
 import pytest
 
-from stoker.config import EngineEndpoint, Server, ServiceProcess
+from stoker.config import EngineEndpoint, Server, ServiceProcess, Simulated
 from stoker.process import EXIT_UNUSABLE
+from stoker.service.allowance import Allowance
 from stoker.service.auth import KeyFileError, Keys
 from stoker.service.errors import InvalidApiKey
-from tests.service.rig import Rig, ask
+from tests.service.rig import Rig, ask, events, text_of
 
 KEY = "sk-stoker-0123456789abcdef"
 HASH = hashlib.sha256(KEY.encode()).hexdigest()
@@ -31,8 +32,15 @@ def keys(folder: Path, text: str = f"# of the office\n\nalice {HASH}\n") -> Path
 
 def test_a_key_is_known_by_its_hash_in_either_header(tmp_path: Path) -> None:
     known = Keys.read(keys(tmp_path))
-    assert known.check({"Authorization": f"Bearer {KEY}"}) == "alice"
-    assert known.check({"x-api-key": KEY}) == "alice"
+    assert known.check({"Authorization": f"Bearer {KEY}"}).name == "alice"
+    assert known.check({"x-api-key": KEY}).name == "alice"
+
+
+def test_a_key_may_be_bounded(tmp_path: Path) -> None:
+    known = Keys.read(keys(tmp_path, f"alice {HASH} tokens_per_minute=5000  requests=4\n"))
+    assert known.check({"x-api-key": KEY}).allowance == Allowance(4, 5000)
+    with pytest.raises(KeyFileError, match="line 1"):
+        Keys.read(keys(tmp_path, f"alice {HASH} tokens=5\n"))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +79,27 @@ async def test_without_a_key_each_api_says_so_in_its_own_form(make_rig: Callable
     assert (await rig.get("/health/ready"))[0] == 200, "probes need no key"
     await stranger.close()
     await claude.close()
+
+
+async def test_a_key_gets_what_it_may_have_and_others_their_own(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
+    other = hashlib.sha256(b"other").hexdigest()
+    bounded = f"alice {HASH} requests=1 tokens_per_minute=60\nbob {other}\n"
+    rig = make_rig(server=Server(api_keys=keys(tmp_path, bounded)), simulated=Simulated(step_s=0.01))
+    await rig.start()
+    alice, bob = {"x-api-key": KEY}, {"Authorization": "Bearer other"}
+    async with rig.post(ask(stream=True, max_tokens=100), headers=alice) as first:
+        await text_of(events(first), at_least=1)
+        async with rig.post(ask(), headers=alice) as second:
+            assert (second.status, (await second.json())["error"]["code"]) == (429, "too_many_at_once")
+        async with rig.post(ask(n=2, max_tokens=3), headers=bob) as theirs:
+            assert theirs.status == 200
+        await text_of(events(first))
+    async with rig.post(ask(max_tokens=1), headers=alice) as spent:
+        assert (spent.status, (await spent.json())["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert 1 < int(spent.headers["Retry-After"]) <= 200
+    body = {"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}
+    async with rig.post(body, "/v1/messages", alice) as claude:
+        assert (claude.status, (await claude.json())["error"]["type"]) == (429, "rate_limit_error")
 
 
 def test_a_service_whose_keys_cannot_be_read_ends_for_good(tmp_path: Path) -> None:
