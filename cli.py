@@ -19,7 +19,7 @@ import typer
 
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
-from .watchdog import connect_commands, install_commands
+from .watchdog import connect_commands, engine_commands, install_commands
 from .watchdog.doctor import commands as doctor_commands
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-engine_app = typer.Typer(help="Act on an engine of the running tree.", no_args_is_help=True)
 config_app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 models_app = typer.Typer(help="Fetch, convert, list and remove models.", no_args_is_help=True)
-app.add_typer(engine_app, name="engine")
+app.add_typer(engine_commands.app, name="engine")
 app.add_typer(config_app, name="config")
 app.add_typer(models_app, name="models")
 
@@ -148,29 +147,6 @@ def status(as_json: AsJson = False) -> None:
     else:
         show(tree, Console())
     raise typer.Exit(0 if tree.ready else 1)
-
-
-@engine_app.command("restart")
-def engine_restart(
-    name: Annotated[str, typer.Argument(help="The engine; `stoker status` lists them.")] = "default",
-    as_json: AsJson = False,
-) -> None:
-    """Replace an engine's process and wait until it is ready; streams pause and go on."""
-    import msgspec
-    from rich.console import Console
-
-    from .watchdog.client import WatchdogClient
-
-    client = WatchdogClient(Paths.from_environment())
-    with Console(stderr=True).status(f"restarting the engine {name} …"):
-        engine = client.settled(name, after_epoch=client.restart_engine(name))
-    if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(engine)).decode())
-    elif engine.failure is not None:
-        typer.echo(f"stoker: {engine.failure}", err=True)
-    else:
-        typer.echo(f"engine {name} is ready again (pid {engine.pid}, epoch {engine.epoch})")
-    raise typer.Exit(0 if engine.failure is None else 1)
 
 
 @config_app.command("check")

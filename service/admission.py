@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ..config import Server
-from ..engine.protocol import Priority
+from ..engine.protocol import Limits, Priority
 from .allowance import UNBOUNDED, Allowance
 from .errors import (
     ContextLengthExceeded,
@@ -58,6 +58,22 @@ class Conditions:
     clients: int
     waiting_tokens: int
     retry_after_s: int | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """How many tokens a request may have, prompt and output together, and `bound`: what sets that bound."""
+
+    tokens: int
+    bound: str = "the model's window is"
+
+    @classmethod
+    def of(cls, limits: Limits, configured: int | None) -> Window:
+        """The narrowest of the model's, the configuration's and what the engine's memory for KV holds."""
+        tokens = min(limits.context_tokens, configured or limits.context_tokens)
+        if limits.kv_tokens is not None and limits.kv_tokens < tokens:
+            return cls(limits.kv_tokens, "the engine's memory for KV holds")
+        return cls(tokens)
 
 
 @dataclass(frozen=True)
@@ -150,23 +166,23 @@ def _overloaded(conditions: Conditions, who: str) -> Overloaded:
     return Overloaded(message, retry_after_s=conditions.retry_after_s)
 
 
-def output_bound(prompt_tokens: int, asked: int | None, server: Server, context_tokens: int) -> int:
+def output_bound(prompt_tokens: int, asked: int | None, server: Server, window: Window) -> int:
     """The most tokens a request may write; `asked` is its own bound. Raises `ContextLengthExceeded`."""
-    left = context_tokens - prompt_tokens
-    window = f"the model's window is {context_tokens} tokens"
+    left = window.tokens - prompt_tokens
+    bound = f"{window.bound} {window.tokens} tokens"
     if left < 1:
         raise ContextLengthExceeded(
-            f"{window} and the messages are {prompt_tokens} tokens, which leaves none to answer; shorten the messages",
+            f"{bound} and the messages are {prompt_tokens} tokens, which leaves none to answer; shorten the messages",
             param="messages",
-            excess=Excess(prompt_tokens, asked or 1, context_tokens),
+            excess=Excess(prompt_tokens, asked or 1, window.tokens),
         )
     if asked is None:
         return min(left, server.default_max_tokens)
     if asked > left:
         raise ContextLengthExceeded(
-            f"{window}, but {prompt_tokens + asked} are asked for: {prompt_tokens} in the messages and {asked} to "
+            f"{bound}, but {prompt_tokens + asked} are asked for: {prompt_tokens} in the messages and {asked} to "
             f"answer; shorten the messages or ask for at most {left}",
             param="max_tokens",
-            excess=Excess(prompt_tokens, asked, context_tokens),
+            excess=Excess(prompt_tokens, asked, window.tokens),
         )
     return asked

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from ..engine.protocol import FinishReason, Grammar, Sampling
+from ..engine.protocol import FinishReason, Grammar, Priority, Sampling
 from . import cache_report, timing
 from .admission import output_bound
 from .context import Context
@@ -171,16 +171,18 @@ async def answering(request: web.Request, context: Context, plan: Plan, caller: 
 
 
 @contextlib.contextmanager
-def admitted(request: web.Request, context: Context, generations: int) -> Iterator[Caller]:
+def admitted(
+    request: web.Request, context: Context, generations: int, wanted: Priority = Priority.INTERACTIVE
+) -> Iterator[Caller]:
     """A place for each generation of one request. Raises the `ServiceError` that says why there is none."""
     with contextlib.ExitStack() as stack:
-        callers = [stack.enter_context(context.admitted(request)) for _ in range(generations)]
+        callers = [stack.enter_context(context.admitted(request, wanted)) for _ in range(generations)]
         yield callers[0]
 
 
 def _orders(context: Context, plan: Plan, caller: Caller) -> Iterator[tuple[Order, Prompt]]:
     for prompt in plan.prompts:
-        max_tokens = output_bound(len(prompt.ids), plan.max_tokens, context.server, context.context_tokens)
+        max_tokens = output_bound(len(prompt.ids), plan.max_tokens, context.server, context.window)
         for choice in range(plan.choices):
             yield (
                 Order(

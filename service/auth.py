@@ -1,8 +1,8 @@
 """Who may come: keys that clients show, known here only by their hashes.
 
-The file has a line a key, `NAME HASH`, where the hash is the key's SHA-256 in hexadecimal, and after it what bounds the
-key, if anything: `requests=4`, `tokens_per_minute=100000`. Empty lines and those that begin with `#` do not count. Keys
-are long and random, so a plain hash is enough: nobody can guess their way back.
+The file has a line a key, `NAME HASH`, where the hash is the key's SHA-256 in hexadecimal, and behind it what is said
+of the key, if anything: `requests=4`, `tokens_per_minute=100000`, `priority=batch`. Empty lines and those that begin
+with `#` do not count. Keys are long and random, so a plain hash is enough: nobody can guess their way back.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from pathlib import Path
 
 from aiohttp import web
 
+from ..engine.protocol import Priority
 from .allowance import Allowance
 from .errors import InvalidApiKey
 
-_LINE = re.compile(r"(\S+)\s+([0-9a-f]{64})((?:\s+(?:requests|tokens_per_minute)=[1-9][0-9]*)*)")
+_LINE = re.compile(
+    r"(\S+)\s+([0-9a-f]{64})((?:\s+(?:(?:requests|tokens_per_minute)=[1-9][0-9]*|priority=(?:interactive|batch)))*)"
+)
 
 
 class KeyFileError(Exception):
@@ -33,6 +36,7 @@ class Key:
     name: str
     sha256: str
     allowance: Allowance
+    priority: Priority
 
 
 SHOWN = web.RequestKey("key", Key)
@@ -61,9 +65,10 @@ class Keys:
                 # The line may hold a key by mistake, so it is not repeated.
                 told = "is not a name, a SHA-256 in hexadecimal and perhaps bounds such as `requests=4`; mend it"
                 raise KeyFileError(f"line {number} of {path} {told}")
-            bounds = dict(bound.split("=") for bound in match[3].split())
-            allowance = Allowance(**{name: int(most) for name, most in bounds.items()})
-            keys.append(Key(match[1], match[2], allowance))
+            said = dict(each.split("=") for each in match[3].split())
+            priority = Priority(said.pop("priority", Priority.INTERACTIVE))
+            allowance = Allowance(**{name: int(most) for name, most in said.items()})
+            keys.append(Key(match[1], match[2], allowance, priority))
         if not keys:
             raise KeyFileError(f"{path} has no key, so nobody could come in; add one, or unset `server.api_keys`")
         return cls(keys)

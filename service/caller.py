@@ -1,4 +1,7 @@
-"""Who a request is from, by what it carries: its key, its credential or else its address; and how urgent it is."""
+"""Who a request is from, by what it carries: its key, its credential or else its address; and how urgent it is.
+
+It is a batch request if its key, its header or its body says so: whoever says so means that it can wait.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,15 @@ from .fairness import Caller
 PRIORITY_HEADER = "x-stoker-priority"
 
 
-def caller_of(request: web.Request) -> Caller:
-    """Raises `InvalidValue` for a priority that there is not."""
+def caller_of(request: web.Request, wanted: Priority) -> Caller:
+    """`wanted` is what the body says. Raises `InvalidValue` for a priority that there is not."""
     key = request.get(SHOWN)
+    said = {wanted, _in_header(request), Priority.INTERACTIVE if key is None else key.priority}
+    priority = Priority.BATCH if Priority.BATCH in said else Priority.INTERACTIVE
     if key is None:
-        return Caller(_key(request), _priority(request))
+        return Caller(_key(request), priority)
     # By its name: one that was renewed is still the same client's.
-    return Caller(f"key:{key.name}", _priority(request), key.allowance)
+    return Caller(f"key:{key.name}", priority, key.allowance)
 
 
 def _key(request: web.Request) -> str:
@@ -31,7 +36,7 @@ def _key(request: web.Request) -> str:
     return f"credential:{hashlib.sha256(credential.encode()).hexdigest()}"
 
 
-def _priority(request: web.Request) -> Priority:
+def _in_header(request: web.Request) -> Priority:
     value = request.headers.get(PRIORITY_HEADER, Priority.INTERACTIVE)
     try:
         return Priority(value)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from aiohttp import web
 
 from ..config import ServiceProcess
-from .admission import Conditions
+from ..engine.protocol import Priority
+from .admission import Conditions, Window
 from .auth import Keys
 from .caller import caller_of
 from .door import Door
@@ -54,9 +55,9 @@ class Context:
             raise ModelNotFound(f"no model `{name}` here; this server has {known}", param="model")
 
     @contextlib.contextmanager
-    def admitted(self, request: web.Request) -> Iterator[Caller]:
-        """Be in flight. Raises the `ServiceError` that says why not."""
-        caller = caller_of(request)
+    def admitted(self, request: web.Request, wanted: Priority) -> Iterator[Caller]:
+        """Be in flight; `wanted` is what the body says of its priority. Raises the `ServiceError` that says why not."""
+        caller = caller_of(request, wanted)
         with self.door.admitted(caller):
             yield caller
 
@@ -65,11 +66,11 @@ class Context:
         self.door.submit(order, receiver)
 
     @property
-    def context_tokens(self) -> int:
-        """The window of the engine that is, or was, there; only for a request that was admitted."""
+    def window(self) -> Window:
+        """What the engine that is, or was, there can take; only for a request that was admitted."""
         limits = self.ledger.snapshot().limits
         assert limits is not None, "admitted, so an engine has been there"
-        return min(limits.context_tokens, self._configured_context_tokens or limits.context_tokens)
+        return Window.of(limits, self._configured_context_tokens)
 
 
 CONTEXT = web.AppKey("context", Context)

@@ -1,4 +1,4 @@
-"""The watchdog's HTTP interface on loopback: status and metrics for all, restarts for who holds the token."""
+"""The watchdog's HTTP interface on loopback: status and metrics for all, acts for who holds the token."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
+from ..engine.errors import EngineUnavailable
+from ..engine.protocol import Reclaimed, ReclaimLevel
 from .status import Status
 
 CLOSE_DEADLINE_S = 1.0
+
+
+class _Reclaiming(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    level: ReclaimLevel = 1
 
 
 class Operated(Protocol):
@@ -26,6 +32,9 @@ class Operated(Protocol):
 
     def restart_engine(self, name: str) -> int:
         """Begin a planned restart; returns the epoch that ends. Raises `KeyError` when there is no such engine."""
+
+    async def reclaim_engine(self, name: str, level: int) -> Reclaimed:
+        """Have an engine give memory back. Raises `KeyError`, or `EngineUnavailable` when it does not answer."""
 
 
 class WatchdogApi:
@@ -38,6 +47,7 @@ class WatchdogApi:
         self._app.router.add_get("/status", self._status)
         self._app.router.add_get("/metrics", make_aiohttp_handler(registry))
         self._app.router.add_post("/engines/{name}/restart", self._restart_engine)
+        self._app.router.add_post("/engines/{name}/reclaim", self._reclaim_engine)
 
     @asynccontextmanager
     async def serving(self, listening: socket.socket) -> AsyncIterator[None]:
@@ -55,15 +65,28 @@ class WatchdogApi:
 
     async def _restart_engine(self, request: web.Request) -> web.Response:
         if not self._allowed(request):
-            return _error(
-                401, "unauthorized", "send `Authorization: Bearer` with the token of $STOKER_HOME/admin.token"
-            )
+            return _unauthorized()
         name = request.match_info["name"]
         try:
             epoch = self._tree.restart_engine(name)
         except KeyError:
-            return _error(404, "no_such_engine", f"there is no engine `{name}`; `stoker status` lists them")
+            return _no_such_engine(name)
         return _json({"engine": name, "epoch": epoch}, status=202)
+
+    async def _reclaim_engine(self, request: web.Request) -> web.Response:
+        if not self._allowed(request):
+            return _unauthorized()
+        name = request.match_info["name"]
+        try:
+            level = msgspec.json.decode(await request.read(), type=_Reclaiming).level
+            done = await self._tree.reclaim_engine(name, level)
+        except msgspec.MsgspecError as error:
+            return _error(400, "invalid_body", f'{error}; send `{{"level": N}}` with N from 0 to 3')
+        except KeyError:
+            return _no_such_engine(name)
+        except EngineUnavailable as error:
+            return _error(503, "engine_unavailable", str(error))
+        return _json({"engine": name, "level": done.level, "freed_bytes": done.freed_bytes})
 
     def _allowed(self, request: web.Request) -> bool:
         shown = request.headers.get("Authorization", "")
@@ -72,6 +95,14 @@ class WatchdogApi:
 
 def _json(body: object, status: int = 200) -> web.Response:
     return web.Response(status=status, body=msgspec.json.encode(body), content_type="application/json")
+
+
+def _unauthorized() -> web.Response:
+    return _error(401, "unauthorized", "send `Authorization: Bearer` with the token of $STOKER_HOME/admin.token")
+
+
+def _no_such_engine(name: str) -> web.Response:
+    return _error(404, "no_such_engine", f"there is no engine `{name}`; `stoker status` lists them")
 
 
 def _error(status: int, code: str, message: str) -> web.Response:

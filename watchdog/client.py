@@ -31,6 +31,14 @@ class _Restarting(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class Reclaimed(msgspec.Struct, frozen=True):
+    """What an engine gave back."""
+
+    engine: str
+    level: int
+    freed_bytes: int
+
+
 class _Problem(msgspec.Struct, frozen=True):
     message: str
 
@@ -60,6 +68,11 @@ class WatchdogClient:
         """Begin a planned restart; returns the epoch that ends. Raises `NotRunning` or `Refused`."""
         return _decode(self._ask("POST", f"/engines/{quote(name, safe='')}/restart"), _Restarting).epoch
 
+    def reclaim_engine(self, name: str, level: int) -> Reclaimed:
+        """Have an engine give memory back, and wait until it has. Raises `NotRunning` or `Refused`."""
+        answer = self._ask("POST", f"/engines/{quote(name, safe='')}/reclaim", msgspec.json.encode({"level": level}))
+        return _decode(answer, Reclaimed)
+
     def settled(self, engine: str, after_epoch: int) -> EngineStatus:
         """Wait for a later incarnation than `after_epoch` that is ready, or for the news that there is none to come."""
         while True:
@@ -68,14 +81,14 @@ class WatchdogClient:
                 return found
             time.sleep(POLL_S)
 
-    def _ask(self, method: str, path: str) -> bytes:
-        request = urllib.request.Request(self.serving.watchdog + path, method=method)
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        request = urllib.request.Request(self.serving.watchdog + path, body, method=method)
         if method == "POST":
             request.add_header("Authorization", f"Bearer {self._token()}")
         try:
             with self._http.open(request, timeout=TIMEOUT_S) as response:
-                body: bytes = response.read()
-                return body
+                answer: bytes = response.read()
+                return answer
         except urllib.error.HTTPError as error:
             with error:
                 raise Refused(_message(error.read(), error.code)) from error

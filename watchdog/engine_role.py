@@ -9,12 +9,16 @@ from collections.abc import Mapping
 
 from ..config import EngineProcess, Paths, Watchdog
 from ..engine.client import SocketEngineClient
-from ..engine.protocol import Heartbeat, Ready, RequestEvent
+from ..engine.errors import EngineUnavailable
+from ..engine.protocol import Heartbeat, Ready, Reclaimed, RequestEvent, Tighten
 from .child import Launch
 from .home import EpochCounter, private_folder, write_private
 from .stall import StallDetector
 
 STALL_POLL_S = 0.25
+RECLAIM_DEADLINE_S = 8.0
+"""It answers between two steps; who asked by HTTP waits a little longer than this."""
+
 DRAIN_MARGIN_S = 1.0
 """The engine ends itself at its drain deadline; this is for the step that it is in."""
 
@@ -78,6 +82,19 @@ class EngineRole:
     def drain(self) -> float:
         drain_s = self._watchdog.restart_drain_s
         return drain_s + DRAIN_MARGIN_S if self._client.drain(drain_s) else 0.0
+
+    async def reclaim(self, level: int) -> Reclaimed:
+        """Have the engine give memory back. Raises `EngineUnavailable`, also when it does not answer in time."""
+        try:
+            async with asyncio.timeout(RECLAIM_DEADLINE_S):
+                return await self._client.reclaim(level)
+        except TimeoutError as error:
+            message = f"the engine did not answer within {RECLAIM_DEADLINE_S:g} s"
+            raise EngineUnavailable(f"{message}; `stoker status` says what it does") from error
+
+    def tighten(self, limits: Tighten) -> bool:
+        """Bound what the engine does at once; False when there is none to hear it."""
+        return self._client.tighten(limits)
 
     def circuit_opened(self) -> None:
         """Nobody queues at an engine: the service answers for it."""

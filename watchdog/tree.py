@@ -17,6 +17,7 @@ import structlog
 from .. import __version__
 from ..config import EngineEndpoint, EngineProcess
 from ..engine import blas, models
+from ..engine.protocol import Reclaimed
 from .api import WatchdogApi
 from .door import Premises
 from .engine_role import EngineRole
@@ -138,6 +139,9 @@ class Tree:
         engine = self._engines[name]
         engine.supervisor.restart()
         return engine.role.epoch
+
+    async def reclaim_engine(self, name: str, level: int) -> Reclaimed:
+        return await self._engines[name].role.reclaim(level)
 
     @contextlib.asynccontextmanager
     async def _reachable(self) -> AsyncIterator[Serving]:

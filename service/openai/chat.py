@@ -24,7 +24,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     context.require_model(asked.model)
     request[MODEL] = context.model_name
     ask = _ask(asked)
-    with admitted(request, context, ask.choices) as caller:
+    with admitted(request, context, ask.choices, asked.priority) as caller:
         planned = await plan(context, ask, arrived_at)
         async with answering(request, context, planned, caller) as answers:
             head, model = Head(context.model_name), context.text.model

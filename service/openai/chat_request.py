@@ -9,9 +9,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from ...engine.protocol import Priority
 from ..conversation import Conversation, Tool, ToolCall, Turn
 from ..schemas import MAX_MESSAGES, MAX_TOOLS, JsonObject, Part, text_parts
-from .request import SamplingRequest, TokenCount
+from .request import SamplingRequest, TokenCount, priority_of
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -153,7 +154,7 @@ class ChatCompletionRequest(SamplingRequest):
 
     harmless = frozenset(
         {
-            *("user", "metadata", "safety_identifier", "service_tier", "prediction"),
+            *("user", "metadata", "safety_identifier", "prediction"),
             *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
         }
     )
@@ -178,6 +179,11 @@ class ChatCompletionRequest(SamplingRequest):
     response_format: ResponseFormat | None = None
     reasoning_effort: Effort | None = None
     chat_template_kwargs: TemplateOptions | None = None
+    service_tier: str | None = None
+
+    @property
+    def priority(self) -> Priority:
+        return priority_of(self.service_tier)
 
     @property
     def output_tokens(self) -> int | None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from ...engine.protocol import Priority
 from ..sampling import Wishes
 from ..schemas import MAX_STOPS, Part, strings
 
@@ -22,6 +23,11 @@ TokenCount = Annotated[int, Field(ge=1)] | None
 TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
 """JSON's keys are strings."""
 Penalty = Annotated[float, Field(ge=-2, le=2)] | None
+
+
+def priority_of(service_tier: str | None) -> Priority:
+    """`flex` is for what can wait; every other tier is the usual one here."""
+    return Priority.BATCH if service_tier == "flex" else Priority.INTERACTIVE
 
 
 class StreamOptions(Part):

@@ -44,7 +44,7 @@ async def responses(request: web.Request) -> web.StreamResponse:
         if asked.store is not False:
             store.keep(head.id, Remembered(orjson.dumps(response), (*turns, _turn(segments))))
 
-    with admitted(request, context, 1) as caller:
+    with admitted(request, context, 1, asked.priority) as caller:
         planned = await _plan(context, asked, turns, arrived_at)
         async with answering(request, context, planned, caller) as answers:
             if asked.stream:
@@ -76,7 +76,7 @@ async def _plan(context: Context, asked: ResponsesRequest, turns: tuple[Turn, ..
     Found by bisection: few renderings, however long the conversation.
     """
     planned = await plan(context, _ask(asked, turns), arrived_at)
-    window = context.context_tokens
+    window = context.window.tokens
     room = window - (asked.max_output_tokens or min(context.server.default_max_tokens, window // 2))
     if asked.truncation != "auto" or len(planned.prompts[0].ids) <= room:
         return planned

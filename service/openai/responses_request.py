@@ -7,11 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from ...engine.protocol import Priority
 from ..conversation import Tool, ToolCall, Turn
 from ..sampling import Wishes
 from ..schemas import MAX_MESSAGES, MAX_TOOLS, JsonObject, Part, text_parts
 from .chat_request import Effort
-from .request import StreamOptions, Temperature, TokenCount, TopP
+from .request import StreamOptions, Temperature, TokenCount, TopP, priority_of
 
 
 class InputText(Part):
@@ -157,7 +158,7 @@ class ResponsesRequest(Part):
     harmless = frozenset(
         {
             *("include", "max_tool_calls", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
-            *("safety_identifier", "service_tier", "user", "image", "access_programs", "client_metadata"),
+            *("safety_identifier", "user", "image", "access_programs", "client_metadata"),
         }
     )
     refused: ClassVar[Mapping[str, tuple[Any, ...]]] = {
@@ -191,6 +192,11 @@ class ResponsesRequest(Part):
     reasoning: ReasoningConfig | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
+    service_tier: str | None = None
+
+    @property
+    def priority(self) -> Priority:
+        return priority_of(self.service_tier)
 
     @property
     def wishes(self) -> Wishes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,11 +21,14 @@ from stoker.engine.protocol import (
     Limits,
     MissReason,
     Prefill,
+    Priority,
+    Reclaim,
     RejectCode,
     Rejected,
     RequestEvent,
     Sampling,
     Submit,
+    Tighten,
     Tokens,
 )
 from stoker.engine.scheduler import Scheduler
@@ -36,11 +40,12 @@ LIMITS = Limits(max_running=4, max_waiting=8, context_tokens=1000)
 class Bench:
     """A loop whose inbox is filled between steps by a script, and whose outbox is a list."""
 
-    def __init__(self, script: Sequence[Sequence[Inbound]]) -> None:
+    def __init__(self, script: Sequence[Sequence[Inbound]], kv_tokens: int | None = None) -> None:
         self.script = list(script)
         self.events: list[OwnedEvent] = []
         self.reclaimed: list[tuple[int, int]] = []
-        self.batch = SimulatedBatch(Simulated(step_s=0), LIMITS, epoch=1)
+        limits = msgspec.structs.replace(LIMITS, kv_tokens=kv_tokens)
+        self.batch = SimulatedBatch(Simulated(step_s=0), limits, epoch=1)
         self.scheduler = Scheduler(
             LIMITS.max_running, LIMITS.max_waiting, lambda decoding, prefilling: 16 if decoding else 64
         )
@@ -177,6 +182,90 @@ def test_a_second_submission_of_a_running_id_is_refused_and_the_first_goes_on() 
     assert len(text(events)) == 10
 
 
+def preemptions(bench: Bench) -> int:
+    return bench.link.reading.preemptions
+
+
+def test_requests_take_turns_when_their_kv_does_not_fit_together_and_say_what_they_say_alone() -> None:
+    requests = [submit(f"r{i}", prompt=10, max_tokens=60, seed=i) for i in range(4)]
+    bench = Bench([[Command(0, request) for request in requests]], kv_tokens=100)
+    events = bench.run()
+    assert preemptions(bench) > 0
+    assert bench.batch.memory().kv == 0
+    for request in requests:
+        assert isinstance(events[request.id][-1], Finished)
+        assert text(events[request.id]) == text(only(request.id, request))
+
+
+def test_a_preempted_stream_hears_nothing_of_being_computed_again() -> None:
+    requests = [submit(f"r{i}", prompt=10, max_tokens=60, seed=i) for i in range(3)]
+    bench = Bench([[Command(0, request) for request in requests]], kv_tokens=90)
+    events = bench.run()
+    assert preemptions(bench) > 0
+    for of_one in events.values():
+        first_token = next(i for i, event in enumerate(of_one) if isinstance(event, Tokens))
+        assert not [event for event in of_one[first_token:] if isinstance(event, Prefill)]
+
+
+def test_a_batch_request_gives_way_to_an_interactive_one() -> None:
+    batch = msgspec.structs.replace(submit("batch", prompt=10, max_tokens=80), priority=Priority.BATCH)
+    bench = Bench(
+        [[Command(0, batch)], *[[] for _ in range(5)], [Command(0, submit("now", 10, 60, seed=2))]], kv_tokens=100
+    )
+    bench.run()
+    ended = [owned.event.id for owned in bench.events if isinstance(owned.event, Finished)]
+    assert ended == ["now", "batch"]
+    assert preemptions(bench) == 1
+
+
+def test_a_request_that_the_kv_can_never_hold_is_refused_with_both_numbers() -> None:
+    (rejected,) = Bench([[Command(0, submit("x", prompt=80, max_tokens=21))]], kv_tokens=100).run()["x"]
+    assert isinstance(rejected, Rejected)
+    assert rejected.code is RejectCode.CONTEXT_LENGTH_EXCEEDED
+    assert "101 tokens" in rejected.message
+    assert "holds 100" in rejected.message
+
+
+def test_what_is_reclaimed_is_told_to_who_asked() -> None:
+    bench = Bench([[Command(3, Reclaim(1))], [Command(4, Reclaim(2))], [Command(3, Reclaim(0))]])
+    bench.run()
+    assert bench.reclaimed == [(3, 1), (4, 2), (3, 0)]
+
+
+def test_from_level_3_no_prompt_is_begun_and_those_that_wait_are_handed_back_until_level_0() -> None:
+    running = [submit(f"r{i}", max_tokens=30, seed=i) for i in range(4)]
+    waiting = submit("waiting", seed=7)
+    script: list[list[Inbound]] = [[Command(0, request) for request in (*running, waiting)], [], []]
+    script += [
+        [Command(0, Reclaim(3)), Command(0, submit("new"))],
+        [],
+        [Command(0, Reclaim(1))],
+        [Command(0, submit("newer"))],
+    ]
+    script += [[Command(0, Reclaim(0)), Command(0, submit("after"))]]
+    events = Bench(script).run()
+    for name in ("waiting", "new", "newer"):
+        (rejected,) = events[name]
+        assert isinstance(rejected, Rejected)
+        assert rejected.code is RejectCode.QUEUE_FULL
+    for name in ("r0", "r1", "r2", "r3", "after"):
+        assert isinstance(events[name][-1], Finished)
+
+
+def test_tightened_it_runs_fewer_at_once_and_loosened_again_as_many_as_before() -> None:
+    script: list[list[Inbound]] = [[Command(0, Tighten(max_running=1, chunk_tokens=4, speculate=False))]]
+    script += [[Command(0, submit(f"r{i}", prompt=8, max_tokens=20, seed=i)) for i in range(3)], [], [], []]
+    bench = Bench(script)
+    bench.run()
+    ends = [(owned.event.id, type(owned.event)) for owned in bench.events]
+    assert [name for name, kind in ends if kind is Finished] == ["r0", "r1", "r2"]
+    assert ends.index(("r0", Finished)) < ends.index(("r1", Tokens))
+    loosened = Bench([*script[:2], [Command(0, Tighten())]])
+    loosened.run()
+    ends = [(owned.event.id, type(owned.event)) for owned in loosened.events]
+    assert ends.index(("r1", Tokens)) < ends.index(("r0", Finished))
+
+
 inbound = st.one_of(
     st.builds(
         lambda owner, name, prompt, max_tokens: Command(owner, submit(name, prompt, max_tokens, seed=ord(name))),
@@ -187,13 +276,17 @@ inbound = st.one_of(
     ),
     st.builds(lambda owner, name: Command(owner, Cancel(name)), st.integers(0, 1), st.sampled_from("abcdefgh")),
     st.builds(OwnerGone, st.integers(0, 1)),
+    st.builds(lambda level: Command(0, Reclaim(level)), st.integers(0, 3)),
+    st.builds(lambda most, chunk: Command(0, Tighten(most, chunk)), *[st.none() | st.integers(1, 4)] * 2),
 )
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.lists(st.lists(inbound, max_size=4), max_size=30))
-def test_whatever_happens_each_request_ends_once_and_nothing_is_left(script: list[list[Inbound]]) -> None:
-    bench = Bench(script)
+@given(st.lists(st.lists(inbound, max_size=4), max_size=30), st.none() | st.integers(140, 400))
+def test_whatever_happens_each_request_ends_once_and_nothing_is_left(
+    script: list[list[Inbound]], kv_tokens: int | None
+) -> None:
+    bench = Bench(script, kv_tokens)
     events = bench.run()
     bench.scheduler.check_integrity()
     assert bench.scheduler.idle
@@ -202,7 +295,8 @@ def test_whatever_happens_each_request_ends_once_and_nothing_is_left(script: lis
         open_ = False
         for event in of_one:
             # A submission of an id that runs is refused in between; everything else belongs to a life of its own.
-            if isinstance(event, Finished):
+            handed_back = isinstance(event, Rejected) and event.code is RejectCode.QUEUE_FULL
+            if isinstance(event, Finished) or handed_back:
                 open_ = False
             elif not isinstance(event, Rejected):
                 open_ = True

@@ -7,9 +7,12 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from stoker.config import Engine, Fault, Simulated
 from stoker.engine.client import SocketEngineClient
-from stoker.engine.protocol import Finished, FinishReason, Phase, RejectCode, Rejected, Sampling, Submit
+from stoker.engine.errors import EngineUnavailable
+from stoker.engine.protocol import Finished, FinishReason, Phase, RejectCode, Rejected, Sampling, Submit, Tighten
 from stoker.engine.server import EXIT_STEP_THREAD_FAILED
 from stoker.engine.wire import encode
 from stoker.process import EXIT_UNUSABLE
@@ -252,3 +255,27 @@ async def test_a_cancelled_request_is_answered(tmp_path: Path) -> None:
         last = engine.heard.events[-1]
         assert isinstance(last, Finished)
         assert last.reason is FinishReason.CANCELLED
+
+
+async def test_memory_is_given_back_on_demand_and_the_bounds_of_work_are_heard(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, simulated(step_s=0.002)) as engine:
+        engine.client.submit(submit("a", max_tokens=400))
+        async with asyncio.timeout(DEADLINE_S):
+            answers = await asyncio.gather(*(engine.client.reclaim(level) for level in (1, 3, 0)))
+        assert [(done.epoch, done.level, done.freed_bytes) for done in answers] == [(1, 1, 0), (1, 3, 0), (1, 0, 0)]
+        assert engine.client.tighten(Tighten(max_running=1))
+        await engine.ask(submit("b"), submit("c"))
+
+
+async def test_whoever_waits_for_memory_of_an_engine_that_dies_hears_of_it(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, simulated(Fault(kind="hang"))) as engine:
+        engine.client.submit(submit("a"))
+        await engine.heard.until(lambda: engine.heard.heartbeats[-1].waiting == 1)
+        asked = asyncio.create_task(engine.client.reclaim(1))
+        await asyncio.sleep(0)
+        engine.process.kill()
+        with pytest.raises(EngineUnavailable, match="before it had answered"):
+            await asked
+        with pytest.raises(EngineUnavailable, match="not ready"):
+            await engine.client.reclaim(1)
+        assert not engine.client.tighten(Tighten())

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.config import Server
-from stoker.engine.protocol import Priority
+from stoker.engine.protocol import Limits, Priority
 from stoker.service.admission import (
     Arrival,
     Conditions,
     Shed,
     ShedLevel,
+    Window,
     output_bound,
     prompt_refusal,
     refusal,
@@ -141,7 +142,7 @@ def test_at_level_3_everything_new_is_refused_and_health_says_so() -> None:
 @given(st.integers(0, 200), st.none() | st.integers(1, 200), st.integers(1, 200))
 def test_an_admitted_request_always_fits_the_window(prompt: int, asked: int | None, window: int) -> None:
     try:
-        bound = output_bound(prompt, asked, SERVER, window)
+        bound = output_bound(prompt, asked, SERVER, Window(window))
     except ContextLengthExceeded as error:
         assert prompt + (asked or 1) > window
         assert str(window) in str(error)
@@ -153,8 +154,18 @@ def test_an_admitted_request_always_fits_the_window(prompt: int, asked: int | No
 
 def test_an_answer_that_cannot_fit_names_the_parameter_to_change() -> None:
     with pytest.raises(ContextLengthExceeded, match="at most 10") as caught:
-        output_bound(90, 11, SERVER, 100)
+        output_bound(90, 11, SERVER, Window(100))
     assert caught.value.param == "max_tokens"
     with pytest.raises(ContextLengthExceeded, match="shorten the messages") as caught:
-        output_bound(100, None, SERVER, 100)
+        output_bound(100, None, SERVER, Window(100))
     assert caught.value.param == "messages"
+
+
+def test_a_request_that_the_memory_for_kv_can_never_hold_is_refused_with_both_numbers() -> None:
+    window = Window.of(Limits(max_running=4, max_waiting=4, context_tokens=1000, kv_tokens=300), configured=800)
+    with pytest.raises(ContextLengthExceeded, match="memory for KV holds 300 tokens, but 310 are asked for") as caught:
+        output_bound(200, 110, SERVER, window)
+    assert caught.value.param == "max_tokens"
+    roomy = Limits(max_running=4, max_waiting=4, context_tokens=1000, kv_tokens=5000)
+    assert Window.of(roomy, configured=800) == Window(800)
+    assert Window.of(roomy, configured=None) == Window(1000)

@@ -14,6 +14,7 @@ import openai
 import pytest
 
 from stoker.config import EngineEndpoint, Server, ServiceProcess, Simulated
+from stoker.engine.protocol import Priority
 from stoker.process import EXIT_UNUSABLE
 from stoker.service.allowance import Allowance
 from stoker.service.auth import KeyFileError, Keys
@@ -41,6 +42,12 @@ def test_a_key_may_be_bounded(tmp_path: Path) -> None:
     assert known.check({"x-api-key": KEY}).allowance == Allowance(4, 5000)
     with pytest.raises(KeyFileError, match="line 1"):
         Keys.read(keys(tmp_path, f"alice {HASH} tokens=5\n"))
+
+
+def test_a_key_may_be_for_batch_requests_only(tmp_path: Path) -> None:
+    known = Keys.read(keys(tmp_path, f"nightly {HASH} priority=batch requests=2"))
+    assert known.check({"x-api-key": KEY}).priority is Priority.BATCH
+    assert Keys.read(keys(tmp_path)).check({"x-api-key": KEY}).priority is Priority.INTERACTIVE
 
 
 @pytest.mark.parametrize(

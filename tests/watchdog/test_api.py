@@ -11,6 +11,8 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stoker.engine.errors import EngineUnavailable
+from stoker.engine.protocol import Reclaimed
 from stoker.watchdog import metrics
 from stoker.watchdog.api import WatchdogApi
 from stoker.watchdog.death import Cause
@@ -44,6 +46,13 @@ class Pretence:
         self.restarted.append(name)
         return 7
 
+    async def reclaim_engine(self, name: str, level: int) -> Reclaimed:
+        if name == "busy":
+            raise EngineUnavailable("the engine did not answer")
+        if name != "default":
+            raise KeyError(name)
+        return Reclaimed(epoch=7, level=level, freed_bytes=1000 * level)
+
 
 class Asked:
     """The interface, and who asks it."""
@@ -52,6 +61,11 @@ class Asked:
         self.tree = tree
         self.counted = counted
         self.http = http
+
+    async def reclaim(self, name: str, body: str, token: str = TOKEN) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with self.http.post(f"/engines/{name}/reclaim", headers=headers, data=body) as response:
+            return response.status, await response.json()
 
     async def restart(self, name: str, authorization: str | None) -> tuple[int, Any]:
         headers = {} if authorization is None else {"Authorization": authorization}
@@ -72,6 +86,20 @@ async def asked() -> AsyncIterator[Asked]:
 async def test_the_status_is_what_the_tree_says(asked: Asked) -> None:
     async with asked.http.get("/status") as response:
         assert msgspec.json.decode(await response.read(), type=Status) == STATUS
+
+
+async def test_memory_is_given_back_for_who_holds_the_token(asked: Asked) -> None:
+    done = {"engine": "default", "level": 2, "freed_bytes": 2000}
+    assert await asked.reclaim("default", '{"level": 2}') == (200, done)
+    for name, body, token, status, code in (
+        ("default", "{}", "guess", 401, "unauthorized"),
+        ("default", '{"level": 4}', TOKEN, 400, "invalid_body"),
+        ("default", '{"depth": 1}', TOKEN, 400, "invalid_body"),
+        ("other", "{}", TOKEN, 404, "no_such_engine"),
+        ("busy", "{}", TOKEN, 503, "engine_unavailable"),
+    ):
+        refused, told = await asked.reclaim(name, body, token)
+        assert (refused, told["error"]["code"]) == (status, code)
 
 
 async def test_a_restart_with_the_token_is_accepted(asked: Asked) -> None:
