@@ -179,6 +179,9 @@ class Engine(Section):
     about twice what the streams take by themselves, whichever is longer."""
     speculation: Literal["auto", "off"] = "auto"
     """Drafts from the row's own text, verified in the batch; `auto` drafts where it pays. Never changes an output."""
+    draft_model: str | None = None
+    """A smaller model with the same tokenizer, named as `model` is, which drafts where a row's own text suggests
+    nothing; absent, none does."""
     prefix_cache_ram_bytes: Annotated[int, Field(ge=0)] = 2 * 1024 * 1024 * 1024
     """KV of earlier requests kept in memory for prompts that begin alike; 0 keeps none, in memory or on disk."""
     prefix_cache_disk_bytes: Annotated[int, Field(ge=0)] = 8 * 1024 * 1024 * 1024
@@ -281,6 +284,7 @@ class EngineProcess(Section):
     name: str
     model_name: str
     model_path: Path | None
+    draft_model_path: Path | None = None
     socket: Path
     kv_path: Path
     """Folder of the prefix cache's disk tier; this engine's alone."""

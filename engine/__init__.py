@@ -12,8 +12,8 @@ It may die at any moment, so it keeps nothing that the service does not also hav
    `prefix_cache` lets rows begin with KV that is known; `blocks` says which KV is kept for which tokens, `misses` why
    not more, and `kv_disk` keeps it in files (no MLX);
 6. `sampling`   the next token of every row, as a function of (seed, position); `adjustments` changes logits before;
-   `drafting` asks `speculative` what a row may say next and how much of it to verify, `grammar` what it may say
-   (no MLX in these three);
+   `drafting` asks proposers (`speculative`, `grammar`, `draft_model`) what a row may say next, and `draft_controller`,
+   which learns from `draft_costs`, how much of it to verify; `grammar` says what a row may say;
 7. `loop`       receive -> schedule -> launch -> collect -> send, on the one thread that touches MLX; `intake` says what
    it takes, `request` is one request in it, `meter` and `counts` what it measures, `link` what passes between the two
    threads;
@@ -26,5 +26,6 @@ and `demo_model` do the fetching, `conversion` and `quantize` the converting, `m
 tells a person, `architectures` knows what mlx-lm runs) and `blas` (OpenBLAS on Linux).
 
 Importing this package, `protocol`, `wire`, `client`, `models`, `model_files`, `pull`, `conversion`, `progress`,
-`speculative`, `grammar`, `blocks`, `misses`, `kv_disk` or `blas` never imports MLX.
+`speculative`, `drafting`, `draft_controller`, `draft_costs`, `grammar`, `pace`, `blocks`, `misses`, `kv_disk` or `blas`
+never imports MLX.
 """

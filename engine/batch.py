@@ -56,6 +56,8 @@ class Sampled:
     drafted: int = 0
     method: DraftMethod = DraftMethod.PROMPT_LOOKUP
     """Who drafted them."""
+    failure: str | None = None
+    """Why the row can go no further: its grammar can no longer be followed."""
 
     @property
     def accepted(self) -> int:

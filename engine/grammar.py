@@ -147,7 +147,7 @@ class Matcher:
 
     def forced(self) -> list[int]:
         """Tokens that must come next, whatever the model thinks: a draft that is always accepted. Often none."""
-        return [] if self._ended else self._matcher.compute_ff_tokens()
+        return [] if self._ended or self._failed else self._matcher.compute_ff_tokens()
 
     def _fill(self, mask: Mask) -> None:
         if not self._ended:
@@ -156,6 +156,19 @@ class Matcher:
             mask[:] = 0
             for token in self._end_ids:
                 mask[token // 32] |= np.uint32(1 << token % 32)
+
+
+class Forced:
+    """A `Proposer` of what a matcher leaves no choice about. Whoever owns the matcher advances it."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """The matcher knows."""
+
+    def propose(self, limit: int) -> list[int]:
+        return self._matcher.forced()[:limit]
 
 
 class MaskWorker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import mlx_lm
@@ -15,6 +16,7 @@ from mlx.utils import tree_reduce
 from ..config import EngineProcess
 from . import memory
 from .blocks import root_hash
+from .draft_model import DraftModel
 from .drafting import Drafting
 from .errors import GrammarError, ModelError
 from .grammar import GrammarCompiler
@@ -37,14 +39,8 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
     assert settings.model_path is not None, "an MLX engine without a model folder"
     bounds = memory.set_limits(settings.engine.memory_limit_bytes, settings.engine.cache_limit_bytes)
     hook_attention()
-    try:
-        model, config = mlx_lm.utils.load_model(settings.model_path)
-    except (ValueError, KeyError, TypeError, OSError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "safetensors" not in str(error):
-            # Not about the files: MLX itself failed, and a new process may fare better.
-            raise
-        raise ModelError(f"cannot load the model in {settings.model_path}: {error}") from error
-    weights: int = tree_reduce(lambda total, array: total + array.nbytes, model.parameters(), 0)  # type: ignore[no-untyped-call]
+    model, config = _load(settings.model_path)
+    weights = _nbytes(model)
     ragged = RaggedModel.probe(model)
     kv = KvBudget(memory.kv_cost(ragged), settings.engine.kv_budget_bytes or bounds.kv_budget(weights))
     log.info(
@@ -65,17 +61,52 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         kv_tokens=kv.tokens,
     )
     vocabulary = int(text_config["vocab_size"])
+    drafts = engine.speculation == "auto" and ragged.trims
+    draft_model, draft_weights = _draft_model(settings, vocabulary) if drafts else (None, 0)
     mx.clear_cache()
     return MlxBatch(
         ragged,
         name=settings.model_name,
         limits=limits,
         vocabulary=vocabulary,
-        memory=memory.MemoryPlan(weights, kv, bounds.limit),
+        memory=memory.MemoryPlan(weights + draft_weights, kv, bounds.limit),
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
         prefixes=_prefix_cache(settings, ragged, kv.nbytes),
-        drafting=Drafting(enabled=engine.speculation == "auto" and ragged.trims, clock=time.perf_counter),
+        drafting=Drafting(drafts, time.perf_counter, draft_model),
     )
+
+
+def _load(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """The model and its configuration."""
+    try:
+        model, config = mlx_lm.utils.load_model(folder)
+    except (ValueError, KeyError, TypeError, OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "safetensors" not in str(error):
+            # Not about the files: MLX itself failed, and a new process may fare better.
+            raise
+        raise ModelError(f"cannot load the model in {folder}: {error}") from error
+    return model, config
+
+
+def _nbytes(model: Any) -> int:
+    total: int = tree_reduce(lambda total, array: total + array.nbytes, model.parameters(), 0)  # type: ignore[no-untyped-call]
+    return total
+
+
+def _draft_model(settings: EngineProcess, vocabulary: int) -> tuple[DraftModel | None, int]:
+    """The configured draft model, and the bytes of its weights."""
+    folder = settings.draft_model_path
+    if folder is None:
+        return None, 0
+    model, _ = _load(folder)
+    ragged = RaggedModel.probe(model)
+    if not ragged.trims:
+        raise ModelError(
+            f"{folder} cannot draft: its state (recurrent or sliding) cannot take back what was refused; "
+            "use a draft model with plain attention, or none"
+        )
+    log.info("draft_model_loaded", folder=str(folder), batching=ragged.mode.value)
+    return DraftModel(ragged, vocabulary), _nbytes(model)
 
 
 def _grammars(folder: Path, vocabulary: int, end_ids: int | list[int] | None) -> GrammarCompiler | None:

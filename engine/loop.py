@@ -231,7 +231,7 @@ class EngineLoop:
         tokens, reason = request.take(sampled)
         self._emit(request, tokens)
         if reason is not None:
-            self._finish(sampled.id, reason)
+            self._finish(sampled.id, reason, sampled.failure or "")
 
     def _report_prefill(self, request: Request, chunk: Chunk) -> None:
         if self._requests.get(chunk.id) is request and not chunk.decodes:
@@ -241,9 +241,9 @@ class EngineLoop:
         if request_id in self._requests:
             self._finish(request_id, FinishReason.CANCELLED)
 
-    def _finish(self, request_id: str, reason: FinishReason) -> None:
+    def _finish(self, request_id: str, reason: FinishReason, message: str = "") -> None:
         request = self._forget(request_id)
-        self._emit(request, Finished(request_id, reason, request.timings(self._clock())))
+        self._emit(request, Finished(request_id, reason, request.timings(self._clock()), message))
 
     def _forget(self, request_id: str) -> Request:
         self._scheduler.remove(request_id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -22,14 +22,14 @@ from .adjustments import Context, History
 from .batch import Found, RowSpec, Sampled, TierSize
 from .drafting import Drafting
 from .errors import GrammarError
-from .grammar import GrammarCompiler, MaskWorker, Matcher
+from .grammar import Forced, GrammarCompiler, MaskWorker, Matcher
 from .memory import MemoryPlan
 from .prefix_cache import Lease, PrefixCache
-from .protocol import Grammar, Limits, Memory, MissReason, Sampling, Tier, TokenLogprob
+from .protocol import Grammar, Limits, Memory, MissReason, Tier, TokenLogprob
 from .ragged import RaggedModel, RowState
-from .sampling import Draws, Sampler
+from .sampling import Draws, SamplerCache
 from .scheduler import Chunk
-from .speculative import MAX_DRAFT
+from .speculative import MAX_DRAFT, NO_DRAFT, Draft, Verdict, common_prefix
 
 SURE_TOKENS = 64
 """A row is let in only with room for so much output of every row, so that it is not preempted at once again."""
@@ -84,36 +84,23 @@ class _Drawing:
     """A row that draws in a step: at the end of what is known, and after each token of its draft."""
 
     row: _Row
-    draft: list[int]
+    draft: Draft
+
+    @property
+    def positions(self) -> int:
+        """How many tokens are drawn."""
+        return 1 + len(self.draft.tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A step under way. `draws` holds 1 + len(draft) positions of each drawing, in order."""
+    """A step under way. `draws` holds the positions of each drawing, in order."""
 
     drawings: list[_Drawing]
     draws: Draws
     computed: list[mx.array]
     """KV that must exist when the step is over, of pieces that draw nothing."""
     decodes_only: bool
-
-
-@dataclass(slots=True)
-class _SamplerCache:
-    """The sampler of the last step, kept while the same rows draw the same way."""
-
-    samplings: list[Sampling] = field(default_factory=list)
-    sampler: Sampler = field(default_factory=lambda: Sampler([]))
-
-    def get(self, samplings: list[Sampling]) -> Sampler:
-        same = len(samplings) == len(self.samplings) and all(map(_is, samplings, self.samplings))
-        if not same:
-            self.samplings, self.sampler = samplings, Sampler(samplings)
-        return self.sampler
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 class MlxBatch:
@@ -143,7 +130,7 @@ class MlxBatch:
         self._expected: dict[str, _Expected] = {}
         self._rows: dict[str, _Row] = {}
         self._under_way: deque[_Launch] = deque()
-        self._samplers = _SamplerCache()
+        self._samplers = SamplerCache()
 
     @property
     def limits(self) -> Limits:
@@ -204,7 +191,8 @@ class MlxBatch:
             matcher = self._grammars.matcher(spec.grammar, spec.emitted)
         state = self._model.new_row(lease.prefixes if lease is not None else ())
         self._rows[row_id] = _Row(spec, state, tokens, lease, history, matcher)
-        self._drafting.add(row_id, tokens)
+        forced = Forced(matcher) if matcher is not None else None
+        self._drafting.add(row_id, tokens, spec.sampling, len(spec.emitted), forced)
         return found
 
     def launch(self, chunks: Sequence[Chunk]) -> None:
@@ -212,13 +200,13 @@ class MlxBatch:
             self._prefixes.make_room(self._memory.kv.nbytes - self._own_nbytes(chunks))
         rows = [self._rows[chunk.id] for chunk in chunks]
         drafts = self._drafts(rows, chunks)
-        counts = [chunk.count + len(draft) for chunk, draft in zip(chunks, drafts, strict=True)]
+        counts = [chunk.count + len(draft.tokens) for chunk, draft in zip(chunks, drafts, strict=True)]
         drawings: list[_Drawing] = []
         wanted: list[int] = []
         for row, chunk, draft, end in zip(rows, chunks, drafts, accumulate(counts), strict=True):
             if chunk.draws:
                 drawings.append(_Drawing(row, draft))
-                wanted.extend(range(end - 1 - len(draft), end))
+                wanted.extend(range(end - 1 - len(draft.tokens), end))
         logits = self._model.forward([row.state for row in rows], counts, self._input_ids(rows, chunks, drafts), wanted)
         draws = self._draw(drawings, logits)
         # A piece that draws nothing is pulled in by its caches; the others are pulled in by their tokens.
@@ -279,6 +267,7 @@ class MlxBatch:
     def memory(self) -> Memory:
         kv = sum(cache.nbytes for row in self._rows.values() for cache in row.state.caches)
         kv += self._prefixes.ram_nbytes if self._prefixes is not None else 0
+        kv += self._drafting.kv_nbytes
         return self._memory.reading(kv)
 
     def tiers(self) -> dict[Tier, TierSize]:
@@ -295,17 +284,16 @@ class MlxBatch:
         rows = self._rows.items()
         return self._memory.kv.taken((row.state.length + counts.get(row_id, 0), row.shared) for row_id, row in rows)
 
-    def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[list[int]]:
+    def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[Draft]:
         """A draft for each chunk, mostly empty; only rows whose tokens are all known can have one."""
         if self._under_way or not self._drafting.wants_to_draft:
-            return [[] for _ in rows]
-        drafts = []
-        for row, chunk in zip(rows, chunks, strict=True):
-            draft = self._drafting.draft(row.spec.id, limit=chunk.draws - 1) if chunk.decodes else []
-            drafts.append(draft[: row.matcher.allowed(draft)] if row.matcher is not None and draft else draft)
-        return drafts
+            return [NO_DRAFT for _ in rows]
+        pairs = zip(rows, chunks, strict=True)
+        limits = {row.spec.id: chunk.draws - 1 for row, chunk in pairs if chunk.decodes}
+        drafts = self._drafting.drafts(limits)
+        return [_allowed(row.matcher, drafts.get(row.spec.id, NO_DRAFT)) for row in rows]
 
-    def _input_ids(self, rows: Sequence[_Row], chunks: Sequence[Chunk], drafts: Sequence[list[int]]) -> mx.array:
+    def _input_ids(self, rows: Sequence[_Row], chunks: Sequence[Chunk], drafts: Sequence[Draft]) -> mx.array:
         """The chunks' tokens and drafts one after the other, flat. Those of the step under way are taken lazily."""
         newest = self._under_way[-1] if self._under_way else None
         if newest is not None and list(rows) == [drawing.row for drawing in newest.drawings]:
@@ -319,7 +307,7 @@ class MlxBatch:
                 parts.append(newest.draws.tokens[lazy[row]][None])
             else:
                 known.extend(row.tokens[chunk.start : chunk.start + chunk.count])
-            known.extend(draft)
+            known.extend(draft.tokens)
         parts.extend(_flushed(known))
         return mx.concatenate(parts)
 
@@ -327,8 +315,8 @@ class MlxBatch:
         """One token after the known end and after each draft token of every drawing."""
         if not drawings:
             return Draws(mx.array([], dtype=mx.uint32))
-        samplings = [drawing.row.spec.sampling for drawing in drawings for _ in range(1 + len(drawing.draft))]
-        positions = [drawing.row.position + i for drawing in drawings for i in range(1 + len(drawing.draft))]
+        samplings = [drawing.row.spec.sampling for drawing in drawings for _ in range(drawing.positions)]
+        positions = [drawing.row.position + i for drawing in drawings for i in range(drawing.positions)]
         context = self._context(drawings, logits)
         for drawing in drawings:
             drawing.row.draws_under_way += 1
@@ -337,22 +325,23 @@ class MlxBatch:
     def _context(self, drawings: list[_Drawing], logits: mx.array) -> Context:
         masks = None
         if any(drawing.row.matcher is not None for drawing in drawings):
-            future = self._masks.submit([(drawing.row.matcher, drawing.draft) for drawing in drawings])
+            future = self._masks.submit([(drawing.row.matcher, drawing.draft.tokens) for drawing in drawings])
             # The masks are made while the device computes the logits.
             mx.async_eval(logits)  # type: ignore[no-untyped-call]
             masks = future.result()
         return Context([history for drawing in drawings for history in _histories(drawing)], masks)
 
     def _read(self, launch: _Launch) -> Iterator[Sampled]:
-        samplings = [drawing.row.spec.sampling for drawing in launch.drawings for _ in range(1 + len(drawing.draft))]
+        samplings = [drawing.row.spec.sampling for drawing in launch.drawings for _ in range(drawing.positions)]
         drawn = iter(launch.draws.read(samplings))
         verdicts = []
         for drawing in launch.drawings:
-            of_row = [next(drawn) for _ in range(1 + len(drawing.draft))]
+            of_row = [next(drawn) for _ in range(drawing.positions)]
             drawing.row.draws_under_way -= 1
             if not drawing.row.removed:
-                kept = of_row[: 1 + _accepted(drawing.draft, of_row)]
-                verdicts.append((drawing.row.spec.id, len(drawing.draft), len(kept) - 1))
+                accepted = common_prefix(drawing.draft.tokens, [token for token, _ in of_row])
+                verdicts.append(_verdict(drawing, accepted))
+                kept = of_row[: 1 + accepted]
                 yield self._advance(drawing, kept)
         if launch.decodes_only:
             self._drafting.observe(verdicts)
@@ -363,7 +352,7 @@ class MlxBatch:
         """Bring a row to its newest tokens."""
         row = drawing.row
         tokens = [token for token, _ in kept]
-        rejected = len(drawing.draft) - (len(kept) - 1)
+        rejected = drawing.positions - len(kept)
         if rejected:
             self._model.trim(row.state, rejected)
         row.tokens.extend(tokens)
@@ -379,23 +368,26 @@ class MlxBatch:
             else:
                 self._prefixes.grow(row.lease, row.state, row.tokens)
         logprobs = [logprob for _, logprob in kept if logprob is not None]
-        return Sampled(row.spec.id, tokens, logprobs or None, drafted=len(drawing.draft))
+        failure = row.matcher.failure if row.matcher is not None else None
+        draft = drawing.draft
+        return Sampled(row.spec.id, tokens, logprobs or None, len(draft.tokens), draft.method, failure)
 
 
-def _accepted(draft: list[int], drawn: list[tuple[int, TokenLogprob | None]]) -> int:
-    """How many tokens of the draft are the ones that were drawn, from its start."""
-    count = 0
-    for guess, (token, _) in zip(draft, drawn, strict=False):
-        if guess != token:
-            break
-        count += 1
-    return count
+def _verdict(drawing: _Drawing, accepted: int) -> Verdict:
+    return Verdict(drawing.row.spec.id, len(drawing.draft.tokens), accepted, drawing.draft.method)
+
+
+def _allowed(matcher: Matcher | None, draft: Draft) -> Draft:
+    """As much of a draft, from its start, as the row's grammar allows."""
+    if matcher is None or not draft.tokens:
+        return draft
+    return Draft(draft.tokens[: matcher.allowed(draft.tokens)], draft.method)
 
 
 def _histories(drawing: _Drawing) -> Iterator[History | None]:
     history = drawing.row.history
-    for i in range(1 + len(drawing.draft)):
-        yield history if history is None or i == 0 else history.after(drawing.draft[:i])
+    for i in range(drawing.positions):
+        yield history if history is None or i == 0 else history.after(drawing.draft.tokens[:i])
 
 
 def _flushed(known: list[int]) -> list[mx.array]:

@@ -153,6 +153,28 @@ def _local_folder(model: str) -> Path | None:
     return None
 
 
+def check_draft(target: Path, draft: Path) -> None:
+    """Whether a draft model means the same text by each token id as its target. Raises `ModelError`."""
+    of_target, of_draft = _vocabulary(target), _vocabulary(draft)
+    if of_target == of_draft:
+        return
+    odd = sorted(text for text, _ in of_target.items() ^ of_draft.items())
+    raise ModelError(
+        f"{draft} cannot draft for {target}: {len(odd)} of their tokens differ, such as {odd[0]!r}; "
+        "use a draft model with the same tokenizer, usually a smaller one of the same family, or none"
+    )
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    """Each token's text and id."""
+    tokenizer = read_json(folder, "tokenizer.json")
+    vocabulary = tokenizer.get("model", {}).get("vocab", {})
+    pairs = (
+        vocabulary.items() if isinstance(vocabulary, dict) else ((entry[0], i) for i, entry in enumerate(vocabulary))
+    )
+    return dict(pairs) | {token["content"]: token["id"] for token in tokenizer.get("added_tokens", [])}
+
+
 def _folder_of(name: str, folder: Path) -> Path:
     return folder / name.replace("/", "--")
 

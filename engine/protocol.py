@@ -218,7 +218,9 @@ class PrefixCacheUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DraftMethod(StrEnum):
     """Who guessed the tokens that a step verified."""
 
+    GRAMMAR = "grammar"
     PROMPT_LOOKUP = "prompt_lookup"
+    DRAFT_MODEL = "draft_model"
 
 
 class Drafts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -277,11 +279,15 @@ class Draining(Word, frozen=True, tag=True):
 
 
 class FinishReason(StrEnum):
-    """Why a request ended: a stop id, its token bound, its owner's wish, or a failure of the engine."""
+    """Why a request ended: a stop id, its token bound, its owner's wish, or a grammar that it could not be held to.
+
+    After the last one the grammar had become too complex to follow, and the output is cut.
+    """
 
     STOP = "stop"
     LENGTH = "length"
     CANCELLED = "cancelled"
+    GRAMMAR_FAILED = "grammar_failed"
 
 
 class RejectCode(StrEnum):
@@ -334,11 +340,12 @@ class Tokens(Word, frozen=True, tag=True):
 
 
 class Finished(Word, frozen=True, tag=True):
-    """The last word about a request that was taken."""
+    """The last word about a request that was taken. `message` says more where a request could not be completed."""
 
     id: str
     reason: FinishReason
     timings: Timings
+    message: str = ""
 
 
 class Rejected(Word, frozen=True, tag=True):

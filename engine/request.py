@@ -72,6 +72,8 @@ class Request:
             logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
             tokens = Tokens(self.submit.id, self.position, sampled.tokens[:count], logprobs)
             self._drawn += count
+        if sampled.failure is not None:
+            return tokens, FinishReason.GRAMMAR_FAILED
         if count < len(sampled.tokens):
             return tokens, FinishReason.STOP
         return tokens, FinishReason.LENGTH if self.position == self.submit.max_tokens else None

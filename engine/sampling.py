@@ -8,8 +8,9 @@ and top-p on the scaled distribution.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import mlx.core as mx
 
@@ -132,6 +133,20 @@ class Sampler:
         last = mx.maximum(mx.minimum(kept, bound), 1) - 1
         # A row's tokens must not depend on whether another row in the batch brought a filter.
         return mx.where(self._untouched, -mx.inf, mx.take_along_axis(candidates, last, axis=-1))
+
+
+@dataclass(slots=True)
+class SamplerCache:
+    """The sampler of the last step, kept while the same rows draw the same way."""
+
+    _samplings: list[Sampling] = field(default_factory=list)
+    _sampler: Sampler = field(default_factory=lambda: Sampler([]))
+
+    def get(self, samplings: list[Sampling]) -> Sampler:
+        same = len(samplings) == len(self._samplings) and all(map(operator.is_, samplings, self._samplings))
+        if not same:
+            self._samplings, self._sampler = samplings, Sampler(samplings)
+        return self._sampler
 
 
 def _gumbel(keys: mx.array, vocabulary: int) -> mx.array:

@@ -62,6 +62,12 @@ class InvalidRequest(ServiceError):
     code = "invalid_request"
 
 
+class GrammarFailed(InvalidRequest):
+    """The format that the output had to follow became too complex in the middle of it; what was sent is cut."""
+
+    code = "grammar_failed"
+
+
 class MalformedJson(InvalidRequest):
     """The body is not JSON."""
 

@@ -33,6 +33,7 @@ from .entry import Entry, Order, Prefix, Receiver, State
 from .errors import (
     ContextLengthExceeded,
     EngineUnavailable,
+    GrammarFailed,
     InternalError,
     InvalidRequest,
     QueueFull,
@@ -312,6 +313,9 @@ class Ledger:
         if event.reason is FinishReason.CANCELLED:
             log.error("cancelled_by_nobody", request=event.id)
             self._fail(entry, InternalError())
+            return
+        if event.reason is FinishReason.GRAMMAR_FAILED:
+            self._fail(entry, GrammarFailed(f"{event.message}; ask for a simpler format"))
             return
         self._stopwatch.continued(entry)
         self._observer.timed(event.timings, entry.prefix.cached)

@@ -29,6 +29,7 @@ class Premises:
     watchdog: ListeningSocket
     model_name: str
     model_path: Path | None
+    draft_model_path: Path | None
 
 
 @contextlib.contextmanager
@@ -51,9 +52,10 @@ def premises(config: Config, paths: Paths, progress: Progress, say: Callable[[st
         api.close()
         observed.close()
         name, path = _model(config, paths, progress)
+        draft = _draft_model(config, paths, path, progress)
         api.open()
         observed.open()
-        yield Premises(config, paths, lock, api, observed, name, path)
+        yield Premises(config, paths, lock, api, observed, name, path, draft)
 
 
 def _model(config: Config, paths: Paths, progress: Progress) -> tuple[str, Path | None]:
@@ -62,6 +64,15 @@ def _model(config: Config, paths: Paths, progress: Progress) -> tuple[str, Path 
         return "simulated", None
     path = models.ensure(config.engine.model, paths.models, progress)
     return models.model_name(config.engine.model), path
+
+
+def _draft_model(config: Config, paths: Paths, target: Path | None, progress: Progress) -> Path | None:
+    """The checked folder of the draft model, if one is configured; it must share the target's vocabulary."""
+    if config.engine.draft_model is None or target is None:
+        return None
+    path = models.ensure(config.engine.draft_model, paths.models, progress)
+    models.check_draft(target, path)
+    return path
 
 
 def _orphans(pid: int) -> str:

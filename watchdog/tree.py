@@ -201,6 +201,7 @@ def _engine_role(premises: Premises) -> EngineRole:
         name=ENGINE_NAME,
         model_name=premises.model_name,
         model_path=premises.model_path,
+        draft_model_path=premises.draft_model_path,
         socket=premises.paths.socket(ENGINE_NAME),
         kv_path=premises.paths.kv(ENGINE_NAME),
         epoch=0,
@@ -217,7 +218,8 @@ def _engine_role(premises: Premises) -> EngineRole:
 
 def _weights_bytes(premises: Premises) -> int:
     """What an engine has to load; the simulated one has nothing."""
-    return 0 if premises.model_path is None else models.check(premises.model_path).bytes
+    folders = (premises.model_path, premises.draft_model_path)
+    return sum(models.check(folder).bytes for folder in folders if folder is not None)
 
 
 def _service_role(premises: Premises, admin_token: str, http: aiohttp.ClientSession) -> ServiceRole:

@@ -6,11 +6,12 @@ import functools
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import mlx_lm.utils
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,9 @@ from stoker.engine.mlx_batch import MlxBatch
 from stoker.engine.pace import PrefillPace
 from stoker.engine.protocol import (
     Cancel,
+    DraftMethod,
     Finished,
+    FinishReason,
     Grammar,
     GrammarKind,
     Limits,
@@ -36,7 +39,7 @@ from stoker.engine.protocol import (
 from stoker.engine.ragged import RaggedModel
 from stoker.engine.ragged_attention import hook_attention
 from stoker.engine.scheduler import Scheduler
-from stoker.engine.speculative import MAX_DRAFT
+from stoker.engine.speculative import MAX_DRAFT, Draft
 from tests.tiny_models import END_OF_TEXT, make_tiny_llama
 
 from .model_families import FAMILIES, VOCABULARY, Family, build, memory_for
@@ -49,8 +52,8 @@ class EagerDrafting(Drafting):
     """Drafts at every chance, whether it pays or not."""
 
     def _plan(self, row_ids: Sequence[str]) -> None:
-        for drafter in self._drafters.values():
-            drafter.planned = MAX_DRAFT
+        for row_id, drafter in self._drafters.items():
+            drafter.planned, drafter.method = MAX_DRAFT, self._offer(row_id).method
 
 
 class KnowingDrafting(EagerDrafting):
@@ -68,7 +71,10 @@ class KnowingDrafting(EagerDrafting):
         self._said[row_id] = self._said.get(row_id, 0) + len(tokens)
         self.accepted += len(tokens) - 1
 
-    def draft(self, row_id: str, limit: int) -> list[int]:
+    def drafts(self, limits: Mapping[str, int]) -> dict[str, Draft]:
+        return {row_id: Draft(self._guess(row_id, limit)) for row_id, limit in limits.items()}
+
+    def _guess(self, row_id: str, limit: int) -> list[int]:
         said = self._said.get(row_id, 0)
         guess = self._outputs[row_id][said : said + min(limit, self._random.randint(0, MAX_DRAFT))]
         if guess and self._random.random() < 0.5:
@@ -126,6 +132,7 @@ class Run:
             reclaimed=lambda owner, level, freed: self.freed.append(freed),
         )
         EngineLoop(link, self.scheduler, batch, PrefillPace(32, 0.1), time.monotonic).run()
+        self.drafts = link.reading.drafts
 
     def tokens(self, name: str) -> list[int]:
         return [i for o in self.events if isinstance(o.event, Tokens) and o.event.id == name for i in o.event.ids]
@@ -280,8 +287,6 @@ def test_penalties_forbid_what_they_are_strong_enough_to_forbid() -> None:
 def test_an_output_follows_its_grammar_beside_free_rows(tmp_path: Path, drafting: Any) -> None:
     folder = make_tiny_llama(tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
-    import mlx_lm.utils
-
     model, _ = mlx_lm.utils.load_model(folder)
     vocabulary, end = config["vocab_size"], config["eos_token_id"]
     schema = {
@@ -323,6 +328,38 @@ def test_a_grammar_that_cannot_be_used_is_rejected_with_its_reason(tmp_path: Pat
     (rejected,) = [owned.event for owned in run.events]
     assert isinstance(rejected, Rejected)
     assert "regex" in rejected.message
+
+
+def constrained(folder: Path) -> Callable[[Drafting], MlxBatch]:
+    """Batches of a model with a tokenizer, in whose vocabulary ids below 256 are bytes."""
+    make_tiny_llama(folder)
+    model, config = mlx_lm.utils.load_model(folder)
+    compiler, ragged = GrammarCompiler(folder, config["vocab_size"], [END_OF_TEXT]), RaggedModel.probe(model)
+    return lambda drafting: batch_of(ragged, drafting, config["vocab_size"], compiler)
+
+
+def test_a_grammar_that_becomes_too_complex_ends_its_request_with_the_reason(tmp_path: Path) -> None:
+    batch = constrained(tmp_path / "model")
+    grammar = Grammar(GrammarKind.LARK, "start: " + '"x"* ' * 20)
+    says_x = Sampling(seed=0, temperature=0, logit_bias={ord("x"): 1000.0})
+    hard = Submit("hard", [1, 2], [], says_x, 100, [END_OF_TEXT], grammar)
+    free = Submit("free", [5, 6, 7], [], Sampling(seed=9), 30, [])
+    run = together(batch(no_drafting()), [hard, free])
+    (end,) = [o.event for o in run.events if isinstance(o.event, Finished) and o.event.id == "hard"]
+    assert end.reason is FinishReason.GRAMMAR_FAILED
+    assert "cannot be followed further" in end.message
+    assert set(run.tokens("hard")) == {ord("x")}
+    assert run.tokens("free") == outputs(batch(no_drafting()), [free])["free"]
+
+
+def test_what_a_grammar_leaves_no_choice_about_is_drafted_and_right(tmp_path: Path) -> None:
+    batch = constrained(tmp_path / "model")
+    grammar = Grammar(GrammarKind.REGEX, "(abcdefghijklmnop|ponmlkjihgfedcba){4}")
+    request = Submit("r", [1, 2], [], Sampling(seed=0), 100, [END_OF_TEXT], grammar)
+    run = together(batch(eager_drafting()), [request])
+    assert len(run.tokens("r")) == 64
+    drafts = run.drafts[DraftMethod.GRAMMAR]
+    assert drafts.accepted == drafts.drafted > 20
 
 
 def test_memory_is_back_where_it_was_after_many_requests() -> None:

@@ -8,6 +8,7 @@ from stoker.engine.protocol import Finished, FinishReason, Prefill, RejectCode, 
 from stoker.service.errors import (
     ContextLengthExceeded,
     EngineUnavailable,
+    GrammarFailed,
     InternalError,
     InvalidRequest,
     QueueTimeout,
@@ -195,6 +196,15 @@ def test_a_cancellation_that_nobody_asked_for_is_an_error(table: Table) -> None:
     client = table.add("a")
     table.says(Finished("a", FinishReason.CANCELLED, NO_TIME))
     assert isinstance(client.ends[0], InternalError)
+
+
+def test_a_format_that_could_not_be_followed_to_the_end_is_an_error_with_its_reason(table: Table) -> None:
+    client = table.add("a")
+    table.says(Tokens("a", 0, [7]), Finished("a", FinishReason.GRAMMAR_FAILED, NO_TIME, "too many readings"))
+    (error,) = client.ends
+    assert client.ids == [7]
+    assert isinstance(error, GrammarFailed)
+    assert "too many readings" in str(error)
 
 
 def test_a_reader_that_is_too_slow_loses_its_request_alone(table: Table) -> None:
