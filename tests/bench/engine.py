@@ -1,4 +1,4 @@
-"""The engine by itself, over its socket: batches against a bare mlx-lm loop, prefix hits, rhythm beside a prefill.
+"""What the engine does, section by section: against `mlx_lm.server` over HTTP, and by itself over its socket.
 
 What is about scheduling runs without drafts, whose tokens come in bursts.
 
@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import json
-import os
-import random
 import statistics
 import sys
 import tempfile
@@ -25,89 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from stoker.config import Engine
-from stoker.engine.blas import preload_environment
-from stoker.engine.protocol import Finished, RequestEvent, Sampling, Submit, Tokens
-from tests.bench import against_server
+from tests.bench import against_server, drafts
+from tests.bench.one_engine import Bench, Figures, prompt_of, with_engine
 from tests.bench.whole_stack import BareLoop
-from tests.engine.processes import EngineUnderTest, Recorder, running_engine
-
-Figures = dict[str, float]
-VOCABULARY = 40_000
-
-
-class Clocked(Recorder):
-    """Remembers when each request's tokens came."""
-
-    def __init__(self) -> None:
-        super().__init__(deadline_s=300)
-        self.arrivals: dict[str, list[float]] = {}
-
-    def engine_event(self, event: RequestEvent) -> None:
-        if isinstance(event, Tokens):
-            self.arrivals.setdefault(event.id, []).extend([time.perf_counter()] * len(event.ids))
-        super().engine_event(event)
-
-
-class Bench:
-    """One engine process and what is asked of it; names are never used twice."""
-
-    def __init__(self, engine: EngineUnderTest, heard: Clocked) -> None:
-        self._engine = engine
-        self._heard = heard
-        self._count = 0
-
-    def submit(self, prompt: Sequence[int], max_tokens: int) -> str:
-        """Greedy, with no end of text."""
-        self._count += 1
-        name = f"request {self._count}"
-        self._engine.client.submit(Submit(name, list(prompt), [], Sampling(seed=0, temperature=0), max_tokens, []))
-        return name
-
-    def cancel(self, *names: str) -> None:
-        for name in names:
-            self._engine.client.cancel(name)
-
-    async def ended(self, *names: str) -> None:
-        await self._heard.until(
-            lambda: set(names) <= {event.id for event in self._heard.events if isinstance(event, Finished)}
-        )
-
-    async def first_token_s(self, prompt: Sequence[int]) -> float:
-        """Time to the first token of one prompt alone."""
-        began = time.perf_counter()
-        name = self.submit(prompt, 1)
-        await self.ended(name)
-        return self._heard.arrivals[name][0] - began
-
-    async def tokens_per_second(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> float:
-        """Output of all prompts at once, from their submission to the last token."""
-        began = time.perf_counter()
-        names = [self.submit(prompt, max_tokens) for prompt in prompts]
-        await self.ended(*names)
-        return sum(len(self._heard.arrivals[name]) for name in names) / (time.perf_counter() - began)
-
-    def gaps(self, name: str, since: float = 0.0, until: float = float("inf")) -> list[float]:
-        """Times between a request's tokens within a span of time."""
-        times = [at for at in self._heard.arrivals[name] if since <= at <= until]
-        return [later - earlier for earlier, later in itertools.pairwise(times)]
-
-    def first_at(self, name: str) -> float:
-        return self._heard.arrivals[name][0]
-
-
-def prompt_of(seed: int, tokens: int) -> list[int]:
-    source = random.Random(seed)
-    return [source.randrange(100, VOCABULARY) for _ in range(tokens)]
-
-
-async def with_engine(folder: Path, model: Path, engine: Engine, use: Callable[[Bench], Awaitable[Figures]]) -> Figures:
-    """Start an engine with OpenBLAS as the watchdog would, use it and end it."""
-    os.environ.update(preload_environment(os.environ))
-    heard = Clocked()
-    async with running_engine(folder, engine, model, heard=heard) as process:
-        bench = Bench(process, heard)
-        await bench.tokens_per_second([prompt_of(-1, 20)], 4)
-        return await use(bench)
 
 
 def against_a_bare_loop(model: Path) -> Figures:
@@ -211,6 +128,8 @@ SCENARIOS: dict[str, Callable[[Path], Figures]] = {
     **{f"streams-{count}": partial(against_server.streams, count=count) for count in (1, 4, 8, 16)},
     "seeds": against_server.seeded,
     "agents": against_server.agents,
+    "repeated-code": drafts.repeated_code,
+    "prose": drafts.prose,
     "batches": against_a_bare_loop,
     "prefix": prefix_hits,
     "rhythm": rhythm_beside_a_prefill,

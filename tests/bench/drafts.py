@@ -1,0 +1,149 @@
+"""What drafts gain: the same requests with and without them, in two engines that take turns.
+
+The demo model is too small to follow "repeat this code" from its own first word on. So its answer has begun: the prompt
+asks for the code, and ends within the code's first lines. How much of what follows really is the code is a figure too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import statistics
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from stoker.config import Engine
+from stoker.engine.blas import preload_environment
+from stoker.engine.speculative import common_prefix
+from tests.bench.one_engine import Bench, Clocked, Figures, prompt_of
+from tests.engine.processes import running_engine
+
+TURNS = 3
+_CODE = '''class {0}:
+    """{1} that belongs to one {2}."""
+
+    def __init__(self, {2}, {3}=0):
+        self.{2} = {2}
+        self.{3} = {3}
+        self.history = []
+
+    def add(self, amount):
+        if amount <= 0:
+            raise ValueError("amount must be positive")
+        self.{3} += amount
+        self.history.append(("add", amount))
+        return self.{3}
+
+    def take(self, amount):
+        if amount > self.{3}:
+            raise ValueError("not enough {3}")
+        self.{3} -= amount
+        self.history.append(("take", amount))
+        return self.{3}
+
+    def describe(self):
+        print("Here is the {3} of", self.{2})
+        for kind, amount in self.history:
+            print(kind, amount)
+'''
+_NAMES = [
+    ("Account", "Money", "owner", "balance"),
+    ("Store", "Food", "shop", "stock"),
+    ("Library", "Paper", "school", "books"),
+    ("Garage", "Metal", "driver", "cars"),
+    ("Garden", "Green", "farmer", "plants"),
+    ("Tank", "Water", "house", "level"),
+    ("Team", "Glory", "trainer", "players"),
+    ("Cellar", "Drink", "cook", "bottles"),
+]
+_TOPICS = ["the sea", "bread", "railways", "honey bees", "glass", "the moon", "tea", "maps"]
+_LEAD_LINES = 4
+_END_OF_TURN = [2]
+"""`<|im_end|>` of the demo model, whose prompts these are."""
+
+
+async def _repeated_code(model: Path) -> Figures:
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    codes = [_CODE.format(*names) for names in _NAMES]
+    wholes = [_ids(tokenizer, _asked(code) + code) for code in codes]
+    prompts = [_ids(tokenizer, _asked(code) + _lead(code)) for code in codes]
+    async with _engines(model) as (on, off):
+        figures = await _gains("repeated code", on, off, prompts, 200, _END_OF_TURN)
+        said = [await on.said(prompt, 200, _END_OF_TURN) for prompt in prompts]
+    right = [
+        common_prefix(whole[len(prompt) :], tokens) / (len(whole) - len(prompt))
+        for whole, prompt, tokens in zip(wholes, prompts, said, strict=True)
+    ]
+    return {**figures, "repeated code: share that is repeated without a fault": statistics.mean(right)}
+
+
+async def _prose(model: Path) -> Figures:
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    prompts = [_ids(tokenizer, _chat(f"Write a story about {topic}.")) for topic in _TOPICS]
+    async with _engines(model) as (on, off):
+        return await _gains("prose", on, off, prompts, 160, _END_OF_TURN)
+
+
+def repeated_code(model: Path) -> Figures:
+    """Requests to repeat 200 tokens of code, alone and eight at once."""
+    return asyncio.run(_repeated_code(model))
+
+
+def prose(model: Path) -> Figures:
+    """Stories, which do not repeat, alone and eight at once."""
+    return asyncio.run(_prose(model))
+
+
+async def _gains(
+    what: str, on: Bench, off: Bench, prompts: list[list[int]], max_tokens: int, stop_ids: list[int]
+) -> Figures:
+    figures: Figures = {}
+    for count in (1, 8):
+        pairs = []
+        for turn in range(TURNS):
+            asked = prompts if count > 1 else prompts[turn : turn + 1]
+            without = await off.decode_rate(asked, max_tokens, stop_ids)
+            pairs.append((await on.decode_rate(asked, max_tokens, stop_ids), without))
+        figures[f"{what}, {count} at once: tokens/s without drafts"] = statistics.median(off for _, off in pairs)
+        figures[f"{what}, {count} at once: tokens/s"] = statistics.median(on for on, _ in pairs)
+        figures[f"{what}, {count} at once: gain"] = statistics.median(on / off for on, off in pairs)
+    return figures
+
+
+@contextlib.asynccontextmanager
+async def _engines(model: Path) -> AsyncIterator[tuple[Bench, Bench]]:
+    """One that drafts and one that does not; each is idle while the other works."""
+    os.environ.update(preload_environment(os.environ))
+    async with contextlib.AsyncExitStack() as stack:
+        benches = []
+        for speculation in ("auto", "off"):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            heard = Clocked()
+            engine = Engine(speculation=speculation)
+            process = await stack.enter_async_context(running_engine(folder, engine, model, heard=heard))
+            bench = Bench(process, heard)
+            await bench.tokens_per_second([prompt_of(-1, 20)], 4)
+            benches.append(bench)
+        yield benches[0], benches[1]
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    return ids
+
+
+def _chat(question: str) -> str:
+    return f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def _asked(code: str) -> str:
+    return _chat(f"Repeat this code exactly:\n\n```python\n{code}```") + "```python\n"
+
+
+def _lead(code: str) -> str:
+    """Its first lines, without the line break that belongs to a token of what follows."""
+    return "\n".join(code.split("\n")[:_LEAD_LINES])
