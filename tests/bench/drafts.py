@@ -72,7 +72,7 @@ async def _repeated_code(model: Path) -> Figures:
     wholes = [_ids(tokenizer, _asked(code) + code) for code in codes]
     prompts = [_ids(tokenizer, _asked(code) + _lead(code)) for code in codes]
     async with _engines(model) as (on, off):
-        figures = await _gains("repeated code", on, off, prompts, 200, _END_OF_TURN)
+        figures = await _gains("repeated code", on, off, prompts, 200)
         said = [await on.said(prompt, 200, _END_OF_TURN) for prompt in prompts]
     right = [
         common_prefix(whole[len(prompt) :], tokens) / (len(whole) - len(prompt))
@@ -85,7 +85,7 @@ async def _prose(model: Path) -> Figures:
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     prompts = [_ids(tokenizer, _chat(f"Write a story about {topic}.")) for topic in _TOPICS]
     async with _engines(model) as (on, off):
-        return await _gains("prose", on, off, prompts, 160, _END_OF_TURN)
+        return await _gains("prose", on, off, prompts, 160)
 
 
 def repeated_code(model: Path) -> Figures:
@@ -98,16 +98,14 @@ def prose(model: Path) -> Figures:
     return asyncio.run(_prose(model))
 
 
-async def _gains(
-    what: str, on: Bench, off: Bench, prompts: list[list[int]], max_tokens: int, stop_ids: list[int]
-) -> Figures:
+async def _gains(what: str, on: Bench, off: Bench, prompts: list[list[int]], max_tokens: int) -> Figures:
     figures: Figures = {}
     for count in (1, 8):
         pairs = []
         for turn in range(TURNS):
             asked = prompts if count > 1 else prompts[turn : turn + 1]
-            without = await off.decode_rate(asked, max_tokens, stop_ids)
-            pairs.append((await on.decode_rate(asked, max_tokens, stop_ids), without))
+            without = await off.decode_rate(asked, max_tokens, _END_OF_TURN)
+            pairs.append((await on.decode_rate(asked, max_tokens, _END_OF_TURN), without))
         figures[f"{what}, {count} at once: tokens/s without drafts"] = statistics.median(off for _, off in pairs)
         figures[f"{what}, {count} at once: tokens/s"] = statistics.median(on for on, _ in pairs)
         figures[f"{what}, {count} at once: gain"] = statistics.median(on / off for on, off in pairs)
