@@ -3,7 +3,8 @@
 Pure; step times are told. While nothing decodes a chunk may be as large as is allowed. Beside streams, a step may
 take as long as the target between two tokens, or `STRETCH` times what the streams' own step takes, whichever is
 longer. A pause is shared by those who wait for a first token: with as many rows in prefill as in decode it may be
-twice as long, for the sake of the whole batch's throughput.
+three times as long, for the sake of the whole batch's throughput: rows that begin late end late, in a batch that the
+others have left.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 STRETCH = 2.2
+OF_WAITING = 2.0
+"""How much a row that waits for its first token counts against one whose next token waits."""
 MIN_CHUNK = 8
 
 _FIRST_COSTS = (0.045, 0.005, 0.003)
@@ -35,7 +38,7 @@ class PrefillPace:
         if decoding == 0:
             return self._max_chunk
         own_s = self._cost.seconds(decoding, 0)
-        pause = max(self._target_s, STRETCH * own_s) * (1 + max(0, prefilling - 1) / decoding)
+        pause = max(self._target_s, STRETCH * own_s) * (1 + OF_WAITING * max(0, prefilling - 1) / decoding)
         return max(MIN_CHUNK, min(self._max_chunk, int((pause - own_s) / self._cost.prompt_token_s)))
 
     def observe(self, seconds: float, decoding: int, prefill_tokens: int) -> None:
