@@ -19,7 +19,7 @@ import typer
 
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
-from .watchdog import connect_commands, engine_commands, install_commands
+from .watchdog import connect_commands, engine_commands, install_commands, watch_commands
 from .watchdog.doctor import commands as doctor_commands
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ models_app = typer.Typer(help="Fetch, convert, list and remove models.", no_args
 app.add_typer(engine_commands.app, name="engine")
 app.add_typer(config_app, name="config")
 app.add_typer(models_app, name="models")
+app.add_typer(watch_commands.app, name="watch")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigFile = Annotated[
