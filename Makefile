@@ -14,7 +14,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 SERVE_OPTIONS := $(if $(MODEL),--model "$(MODEL)") $(if $(PORT),--port "$(PORT)") \
 	$(if $(WATCHDOG_PORT),--watchdog-port "$(WATCHDOG_PORT)")
 
-.PHONY: help install serve test chaos simulate lock openblas clean
+.PHONY: help install serve test chaos simulate evaluate lock openblas clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ chaos: $(STAMP) openblas ## kill the engine under eight clients for ten minutes;
 simulate: $(STAMP) ## live through a thousand simulated runs of 72 hours of faults, in minutes
 	$(BIN)/python -m tests.simulation.run --runs 1000 --hours 72
 	$(BIN)/python -m tests.simulation.policy --runs 1000
+
+evaluate: $(STAMP) ## judge 200 generated 72-hour runs of each kind, healthy and sick; the table of docs/detection.md
+	$(BIN)/stoker watch evaluate --runs 200
 
 lock: build/lock/bin/uv ## resolve pyproject.toml anew into requirements.lock, for Linux and macOS
 	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --extra dev --upgrade \

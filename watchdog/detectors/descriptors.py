@@ -56,7 +56,7 @@ class _Child:
         level = Level.FIRING if near or leaks else Level.SUSPECT if used >= SUSPECT_SHARE else Level.OK
         rising = ", more each half hour for 6 hours" if leaks else ""
         sentence = f"the {cause} has {fds} of at most {limit} descriptors open ({used:.0%}){rising}"
-        return Verdict(DetectorName.DESCRIPTORS, level, sentence, {Number.USED_SHARE: used}, 0.0, used, cause)
+        return Verdict(DetectorName.DESCRIPTORS, level, sentence, {Number.USED_SHARE: used}, 0.0, min(used, 1.0), cause)
 
     def _rises(self) -> bool:
         """Every half hour of six needed more than the one before it, and the last at least twice the first."""

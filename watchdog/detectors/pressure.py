@@ -34,7 +34,9 @@ class PressureDetector:
         if sample.host.pressure_full_share is not None:
             numbers[Number.PRESSURE_SHARE] = sample.host.pressure_full_share
         cause = None if level is Level.OK else _cause(sample, ours)
-        return Verdict(DetectorName.PRESSURE, level, _sentence(sample, ours, host), numbers, HOLD_S, used, cause)
+        return Verdict(
+            DetectorName.PRESSURE, level, _sentence(sample, ours, host), numbers, HOLD_S, min(used, 1.0), cause
+        )
 
 
 def _bound(share: float, on: bool) -> float:

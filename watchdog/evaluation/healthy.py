@@ -98,7 +98,7 @@ def missing_samples(kind: str, seed: int, draw: np.random.Generator) -> Run:
     share = draw.uniform(0.02, 0.3)
     for columns in (run.engine, run.host, run.service):
         for name, column in columns.items():
-            if name != "epoch":
+            if name not in ("epoch", "canary_s"):
                 columns[name] = np.where(draw.random(N) < share, np.nan, column)
     run.keep(draw.random(N) >= share)
     return run

@@ -56,7 +56,7 @@ def judge(run: Run) -> Outcome:
                 first.setdefault(verdict.detector, sample.at)
     truth = run.truth
     found_at = None if truth.detector is None else first.get(truth.detector)
-    found_s = None if found_at is None or found_at < truth.onset_s else found_at - truth.onset_s
+    found_s = None if found_at is None or found_at < truth.began_s else max(found_at - truth.onset_s, 0.0)
     left = None
     if found_s is not None and truth.deadline_s is not None:
         left = 1 - found_s / (truth.deadline_s - truth.onset_s)
@@ -68,7 +68,7 @@ def judge(run: Run) -> Outcome:
         in_time=left is not None and left >= 0,
         found_s=found_s,
         left_share=left,
-        false=tuple(name for name, at in first.items() if at < truth.onset_s),
+        false=tuple(name for name, at in first.items() if at < truth.began_s),
     )
 
 

@@ -43,9 +43,9 @@ def draw_machine(draw: np.random.Generator) -> Machine:
     return Machine(
         memory=memory,
         limit=limit,
-        weights=draw.uniform(0.25, 0.55) * limit,
+        weights=draw.uniform(0.2, 0.45) * limit,
         kv_per_token=draw.choice([30e3, 60e3, 120e3]) * memory / (64 * GB),
-        prefix_cache=draw.uniform(0.03, 0.12) * limit,
+        prefix_cache=draw.uniform(0.03, 0.1) * limit,
         step=step,
         step_a_row=step * draw.uniform(0.05, 0.3),
         step_a_token=step * draw.uniform(0.5e-5, 2e-5),
@@ -104,7 +104,7 @@ def healthy(
     running = np.minimum(draw.poisson(load), 16).astype(float)
     mean_tokens = np.clip(6000 + wander(draw, N, 2500, 60), 300, None) if tokens is None else tokens
     context = running * mean_tokens
-    most_kv = 0.25 * machine.limit
+    most_kv = 0.2 * machine.limit
     context = np.minimum(context, most_kv / machine.kv_per_token)
     warm = machine.prefix_cache * (1 - np.exp(-np.cumsum(load) / draw.uniform(100, 2000)))
     warm = warm * (1 + wander(draw, N, 0.02, 30))
@@ -112,6 +112,7 @@ def healthy(
     rest = draw.uniform(50, 300) * MB + draw.uniform(5, 40) * MB * running + draw.uniform(200, 2000) * context
     rest = rest + 0.01 * warm + np.abs(wander(draw, N, draw.uniform(5, 40) * MB, draw.uniform(2, 40)))
     rest = np.where(draw.random(N) < 0.005, rest + draw.uniform(0.1, 0.8) * GB, rest)
+    rest = rest * min(machine.memory / (32 * GB), 1.0)  # on a small machine people run small models
     active = machine.weights + kv + rest
     pool = np.minimum(high_water(0.3 * kv + rest, draw.uniform(60, 2000)), draw.uniform(0.3, 1.0) * GB)
     heap = draw.uniform(0.3, 0.8) * GB + draw.uniform(20, 200) * MB * (1 - np.exp(-hours / draw.uniform(1, 10)))

@@ -24,9 +24,13 @@ WALL_AT_START = 1_790_000_000.0
 
 @dataclass(frozen=True)
 class Truth:
-    """What is wrong, since when, and until when it must be found. `deadline_s` None: finding it is not required."""
+    """What is wrong, since when, and until when it must be found. `deadline_s` None: finding it is not required.
+
+    Before `began_s` nothing is wrong and whatever fires is false; at `onset_s` it is bad enough to be found.
+    """
 
     detector: DetectorName | None = None
+    began_s: float = float("inf")
     onset_s: float = float("inf")
     deadline_s: float | None = None
 

@@ -44,7 +44,7 @@ def _leaking(run: Run, leaked: Column, onset_s: float, names: tuple[str, ...]) -
     lasts_s = reached[0] * STEP_S - onset_s if len(reached) else room / pace
     deadline_s = onset_s + EARLY * lasts_s
     required = lasts_s <= END_S and deadline_s <= END_S
-    run.truth = Truth(DetectorName.LEAK, onset_s, deadline_s if required else None)
+    run.truth = Truth(DetectorName.LEAK, onset_s, onset_s, deadline_s if required else None)
     run.until(min(onset_s + lasts_s, END_S))
     return run
 
@@ -85,7 +85,7 @@ def fragmentation(kind: str, seed: int, draw: np.random.Generator) -> Run:
     run.engine["cache_bytes"] += grown
     run.engine["footprint_bytes"] += grown
     run.host["available_bytes"] = np.clip(run.host["available_bytes"] - grown, 0.05 * machine.memory, None)
-    run.truth = Truth(DetectorName.FRAGMENTATION, onset_s)
+    run.truth = Truth(DetectorName.FRAGMENTATION, onset_s, onset_s)
     return run
 
 
@@ -97,7 +97,7 @@ def _swapping(run: Run, draw: np.random.Generator, others: bool) -> Run:
     run.host["swap_used_bytes"] += grown
     run.host["swap_out_bytes_total"] += grown
     run.host["swap_others_bytes"] += 0.9 * grown if others else 0.1 * grown
-    run.truth = Truth(DetectorName.SWAP, onset_s, onset_s + FOUND_WITHIN_S)
+    run.truth = Truth(DetectorName.SWAP, onset_s, onset_s, onset_s + FOUND_WITHIN_S)
     run.until(onset_s + 1800)
     return run
 
@@ -120,7 +120,8 @@ def _throttling(run: Run, machine: Machine, slower: Column, onset_s: float, draw
     if machine.tells_clock:
         run.host["clock_ratio"] /= slower
     run.engine["decode_tokens_per_s"] /= slower
-    run.truth = Truth(DetectorName.THERMAL, onset_s, onset_s + FOUND_WITHIN_S)
+    began_s = float(run.at[np.argmax(slower > 1)])
+    run.truth = Truth(DetectorName.THERMAL, began_s, onset_s, onset_s + FOUND_WITHIN_S)
     run.until(onset_s + 1800)
     return run
 
@@ -153,7 +154,7 @@ def slowdown(kind: str, seed: int, draw: np.random.Generator) -> Run:
     onset_s, hours = _start(draw, first_hour=4)
     slower = 1 + draw.uniform(0.5, 2) * np.clip(hours / draw.uniform(0.02, 4), 0, 1) * (1 + wander(draw, N, 0.02, 30))
     run.engine["decode_tokens_per_s"] /= slower
-    run.truth = Truth(DetectorName.SLOWDOWN, onset_s, onset_s + 6 * 3600)
+    run.truth = Truth(DetectorName.SLOWDOWN, onset_s, onset_s, onset_s + 6 * 3600)
     run.until(onset_s + 8 * 3600)
     return run
 
