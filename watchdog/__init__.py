@@ -11,16 +11,16 @@ It must outlive everything it watches, so it holds no request and waits for no c
 7. `shedding`      how much load is turned away while memory is short (pure); `memory_pressure` reads and asks it,
                    `shed_level` makes the service do it;
 8. `tree`          startup -> run -> shutdown of all of them;
-9. `samples`       one look at everything, `detectors` and `panel` judge it as `verdicts`, and `policy` makes `decisions`
-                   of them, by the ladders of `remedies` (all pure);
+9. `samples`       one look at everything; `panel` has `detectors` judge it in `verdicts`, and `policy` makes
+                   `decisions` of them, by the ladders of `remedies` (all pure);
 10. `status`       what the tree says about itself, as frozen structs;
 11. `api`          the HTTP interface on loopback: status, metrics, restart;
 12. `client`       how the `stoker` command finds a running tree and talks to it.
 
-Beside them: `replay` and `evaluation` run recorded and generated samples through the detectors, `watch_commands` are the
-commands for it; `install` hands the tree to launchd or systemd by the files of `units` (pure), `install_commands` are the
-commands for it, and `notify` is what systemd hears from then on; `connect` and its `connect_commands` bring an agent of
-`agents` (pure) to the `endpoint`; `doctor` says what is wrong; `stacks` (what a stuck child was doing), `home` (files
-under `$STOKER_HOME`), `ports` (listening sockets), `log_output` (where every line of the tree goes), `metrics` (names,
-declared once), `table` (the status for people), `errors`.
+Beside them: `replay` and `evaluation` run recorded and generated samples through the detectors, `watch_commands` are
+the commands for it; `install` hands the tree to launchd or systemd by the files of `units` (pure), `install_commands`
+are the commands for it, and `notify` is what systemd hears from then on; `connect` and its `connect_commands` bring an
+agent of `agents` (pure) to the `endpoint`; `doctor` says what is wrong; `stacks` (what a stuck child was doing),
+`home` (files under `$STOKER_HOME`), `ports` (listening sockets), `log_output` (where every line of the tree goes),
+`metrics` (names, declared once), `table` (the status for people), `errors`.
 """

@@ -68,6 +68,7 @@ class SlowdownDetector:
 
     def __init__(self) -> None:
         self._weights_bytes: int | None = None
+        self._tells_context = False
         self._forget()
         self._minute: int | None = None
         self._readings: list[tuple[float, float, float]] = []
@@ -94,6 +95,9 @@ class SlowdownDetector:
                 self._judge(*(median(column) for column in zip(*self._readings, strict=True)))
             self._readings.clear()
             self._minute = minute
+        self._tells_context = self._tells_context or engine.context_tokens is not None
+        if self._tells_context and engine.context_tokens is None:
+            return  # taken for none, it would look slow
         rows, speed = engine.batch, engine.decode_tokens_per_s
         if rows and speed and len(self._readings) < SAMPLES_A_MINUTE:
             self._readings.append((rows, float(engine.context_tokens or 0), rows / speed))

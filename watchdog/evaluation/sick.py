@@ -31,10 +31,7 @@ def _leaking(run: Run, leaked: Column, onset_s: float, names: tuple[str, ...]) -
 
     The memory is exhausted when the most that the healthy run would take and the leak together reach a limit.
     """
-    room = min(
-        float(np.min(run.engine["limit_bytes"] - run.engine["active_bytes"])) if "active_bytes" in names else np.inf,
-        float(np.min(run.host["available_bytes"] + run.engine["cache_bytes"])),
-    )
+    room = _room(run, names)
     for name in names:
         run.engine[name] += leaked
     run.host["available_bytes"] = np.clip(run.host["available_bytes"] - leaked, 0, None)
@@ -49,11 +46,27 @@ def _leaking(run: Run, leaked: Column, onset_s: float, names: tuple[str, ...]) -
     return run
 
 
+def _room(run: Run, names: tuple[str, ...]) -> float:
+    """What is left at the worst moment of the healthy run."""
+    of_machine = float(np.min(run.host["available_bytes"] + run.engine["cache_bytes"]))
+    of_limit = float(np.min(run.engine["limit_bytes"] - run.engine["active_bytes"]))
+    return min(of_machine, of_limit) if "active_bytes" in names else of_machine
+
+
 def leak(kind: str, seed: int, draw: np.random.Generator) -> Run:
     """Arrays that nobody gives back, at a steady rate under any load."""
     run = healthy(kind, seed, draw, draw_machine(draw), any_load(draw))
     onset_s, hours = _start(draw)
     return _leaking(run, _rate(draw) * hours, onset_s, ("active_bytes", "footprint_bytes"))
+
+
+def leak_to_exhaustion(kind: str, seed: int, draw: np.random.Generator) -> Run:
+    """A steady leak that takes all memory within the run, in two hours or in two days."""
+    run = healthy(kind, seed, draw, draw_machine(draw), any_load(draw))
+    names = ("active_bytes", "footprint_bytes") if draw.random() < 0.7 else ("footprint_bytes",)
+    lasts = float(np.exp(draw.uniform(np.log(2), np.log(50))))
+    onset_s, hours = _start(draw, last_hour=70 - lasts)
+    return _leaking(run, _room(run, names) / lasts * hours, onset_s, names)
 
 
 def leak_per_request(kind: str, seed: int, draw: np.random.Generator) -> Run:
@@ -163,6 +176,7 @@ SICK: dict[str, Make] = {
     make.__name__: make
     for make in (
         leak,
+        leak_to_exhaustion,
         leak_per_request,
         leak_outside_mlx,
         fragmentation,

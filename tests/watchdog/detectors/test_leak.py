@@ -107,7 +107,7 @@ def test_growth_is_ok_while_it_is_too_early_to_know() -> None:
 
 @given(st.floats(-1e3, 1e3), st.floats(0.1, 1e3), st.integers(10, 40))
 def test_the_slope_of_a_line_is_its_slope(slope: float, scale: float, points: int) -> None:
-    t = np.arange(points) * scale
+    t = np.arange(points, dtype=np.float64) * scale
     found = trend(t, slope * t)
     assert found.slope == pytest.approx(slope, abs=1e-6)
     assert found.lower <= found.slope + 1e-6

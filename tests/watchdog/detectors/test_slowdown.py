@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from stoker.watchdog.detectors.slowdown import SlowdownDetector
 from stoker.watchdog.samples import EngineReading, Sample
 from stoker.watchdog.verdicts import Level, Number, Verdict
@@ -52,6 +54,17 @@ def test_a_slow_decline_does_not_become_usual() -> None:
     lived(detector, range(200))
     levels = [detector.update(working(minute, slower=1 + (minute - 200) / 600)).level for minute in range(200, 800)]
     assert Level.FIRING in levels
+
+
+def test_a_reading_without_its_context_is_not_judged() -> None:
+    detector = SlowdownDetector()
+    lived(detector, range(200))
+    for minute in range(200, 260):
+        whole = working(minute)
+        assert whole.engine is not None
+        cut = msgspec.structs.replace(whole, engine=msgspec.structs.replace(whole.engine, context_tokens=None))
+        verdict = detector.update(cut)
+    assert verdict.level is Level.OK
 
 
 def test_another_model_is_learned_anew() -> None:
