@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,6 +61,35 @@ def test_a_faster_clock_finds_the_same_things_sooner() -> None:
     hot = [Sample(at=float(second), wall=0.0, host=HostReading(thermal_level=3)) for second in range(5)]
     levels = {verdict.detector: verdict.level for sample in hot for verdict in panel.update(sample)}
     assert levels[DetectorName.THERMAL] is Level.FIRING
+
+
+def test_ten_thousand_samples_take_no_more_memory_than_the_first_of_them() -> None:
+    def live(panel: Panel, samples: range) -> int:
+        for number in samples:
+            engine = EngineReading(
+                epoch=1,
+                running=number % 3,
+                steps_total=number,
+                active_bytes=9 * 10**9 + number % 7 * 10**7,
+                weights_bytes=7 * 10**9,
+                kv_bytes=10**9,
+                footprint_bytes=10**10,
+                limit_bytes=2 * 10**10,
+                batch=1 + number % 3,
+                decode_tokens_per_s=50.0 + number % 5,
+                resources=number,
+                resources_limit=10**6,
+                fds=40 + number % 9,
+                fds_limit=256,
+            )
+            host = HostReading(swap_used_bytes=number, swap_out_bytes_total=number, throttles_total=0, clock_ratio=0.9)
+            service = ServiceReading(requests_total=number, errors_total=0, fds=50, fds_limit=256)
+            panel.update(Sample(number * 20.0, 1.7e9, engine, service, host, Check(number, True, 0.3)))
+        return len(pickle.dumps(panel))
+
+    panel = Panel()
+    full = live(panel, range(6500))  # after 36 hours every window is full
+    assert live(panel, range(6500, 16_500)) < 1.05 * full
 
 
 def test_another_incarnation_owes_nothing_to_the_one_before() -> None:
