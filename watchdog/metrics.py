@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from .death import Cause
+from .death import Cause, Death
 from .supervisor import State
 
 ENGINE_UP = "stoker_engine_up"
@@ -41,6 +41,9 @@ class ChildMetrics:
 
     def became_ready(self, start_s: float) -> None:
         self._start_seconds.observe(start_s)
+
+    def ended(self, death: Death) -> None:
+        """Counted when it is restarted."""
 
 
 class WatchdogMetrics:

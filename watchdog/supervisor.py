@@ -103,6 +103,9 @@ class Observer(Protocol):
     def became_ready(self, start_s: float) -> None:
         """It took `start_s` from spawn to ready."""
 
+    def ended(self, death: Death) -> None:
+        """An incarnation is over, whatever comes next."""
+
 
 class _Wish(Enum):
     RESTART = "restart"
@@ -245,6 +248,7 @@ class Supervisor:
     async def _goes_on_after(self, death: Death) -> bool:
         """Wait until it is time for the next incarnation; False when there is to be none."""
         self._deaths.append(death)
+        self._observer.ended(death)
         if self._wish is None:
             await (self._give_up(death) if death.final else self._back_off(death))
         if self._wish is _Wish.STOP:

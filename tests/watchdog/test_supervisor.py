@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from stoker.config import Restart, Watchdog
 from stoker.watchdog.child import Launch
-from stoker.watchdog.death import Cause
+from stoker.watchdog.death import Cause, Death
 from stoker.watchdog.errors import AddressUnavailable
 from stoker.watchdog.supervisor import Deadlines, State, Supervisor
 
@@ -78,6 +78,7 @@ class Diary:
         self.states: list[State] = []
         self.restarts: list[Cause] = []
         self.starts_s: list[float] = []
+        self.deaths: list[Death] = []
 
     def entered(self, state: State) -> None:
         self.states.append(state)
@@ -87,6 +88,9 @@ class Diary:
 
     def became_ready(self, start_s: float) -> None:
         self.starts_s.append(start_s)
+
+    def ended(self, death: Death) -> None:
+        self.deaths.append(death)
 
 
 def settings(intensity: int = 5, probe_s: float = 600.0, start_deadline_s: float = DEADLINE_S) -> Watchdog:

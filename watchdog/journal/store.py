@@ -1,0 +1,198 @@
+"""The way to the journal's database: SQLite in a file, or PostgreSQL by its URL.
+
+Every failure is `JournalUnavailable`, which passes, or `JournalDamaged`, which does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from alembic.util import CommandError
+from sqlalchemy import Integer, and_, bindparam, cast, delete, event, func, insert, or_, select, update
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from .errors import JournalDamaged, JournalUnavailable
+from .migrations import migrate
+from .records import ActionRecord, Incident, Interval, Record, Told
+from .tables import TABLES, actions, incidents, intervals, samples, verdicts
+
+LOCK_PATIENCE_MS = 2000
+POOL_PATIENCE_S = 5.0
+CONNECTIONS = 2
+"""One for the writer, one for a reader: who reads must not see half of what is being written."""
+THINNED_TO_S = 60
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+T = TypeVar("T", bound=Record)
+
+
+class Store:
+    """An open database. Made by `opened`."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = _engine(url)
+        self._name = self._engine.url.render_as_string(hide_password=True)
+        self._file = sqlite_file(url)
+        self._inode: int | None = None
+
+    @classmethod
+    async def opened(cls, url: str) -> Store:
+        """Connect, and bring the tables up to date."""
+        store = cls(url)
+        try:
+            with _failures_of(store._name):
+                async with store._engine.begin() as connection:
+                    await connection.run_sync(migrate)
+        except BaseException:
+            await store.close()
+            raise
+        store._inode = _inode(store._file)
+        return store
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """All or nothing; a record replaces what has its key."""
+        self._require_its_file()
+        with _failures_of(self._name):
+            async with self._engine.begin() as connection:
+                for kind, group in groupby(sorted(records, key=_kind_order), key=type):
+                    table = TABLES[kind]
+                    rows = [msgspec.structs.asdict(record) for record in group]
+                    same = and_(*(column == bindparam(f"key_{column.name}") for column in table.primary_key))
+                    keys = [{f"key_{column.name}": row[column.name] for column in table.primary_key} for row in rows]
+                    await connection.execute(delete(table).where(same), keys)
+                    await connection.execute(insert(table), rows)
+
+    async def thin(self, full_since: float, kept_since: float) -> None:
+        """Of the samples before `full_since` keep the first of each minute; before `kept_since` keep nothing."""
+        minute = cast(func.floor(samples.c.at / THINNED_TO_S), Integer)
+        firsts = select(func.min(samples.c.at)).where(samples.c.at < full_since).group_by(minute)
+        with _failures_of(self._name):
+            async with self._engine.begin() as connection:
+                await connection.execute(delete(samples).where(samples.c.at < full_since, samples.c.at.not_in(firsts)))
+                for table, column in (
+                    (samples, samples.c.at),
+                    (verdicts, verdicts.c.at),
+                    (actions, actions.c.at),
+                    (intervals, intervals.c.until),
+                    (incidents, incidents.c.closed_at),
+                ):
+                    await connection.execute(delete(table).where(column < kept_since))
+
+    async def close_incidents(self, opened_before: float, at: float) -> None:
+        """Those of an earlier watchdog ended with it: what still stands is found again."""
+        left_open = incidents.c.closed_at.is_(None) & (incidents.c.opened_at < opened_before)
+        with _failures_of(self._name):
+            async with self._engine.begin() as connection:
+                await connection.execute(update(incidents).where(left_open).values(closed_at=at))
+
+    async def incidents(self, since: float) -> list[Told]:
+        """Those that were open after `since`, oldest first."""
+        lasted = or_(incidents.c.closed_at.is_(None), incidents.c.closed_at >= since)
+        with _failures_of(self._name):
+            async with self._engine.connect() as connection:
+                found = await connection.execute(select(incidents).where(lasted).order_by(incidents.c.opened_at))
+                rows = [Incident(**row) for row in found.mappings()]
+                of_these = actions.c.incident.in_([incident.id for incident in rows])
+                done = await connection.execute(select(actions).where(of_these).order_by(actions.c.at))
+                acts = [ActionRecord(**row) for row in done.mappings()]
+        return [Told(each, tuple(act for act in acts if act.incident == each.id)) for each in rows]
+
+    async def intervals(self, child: str, since: float) -> list[Interval]:
+        """Those that lasted past `since`, oldest first."""
+        wanted = (intervals.c.child == child) & (intervals.c.until >= since)
+        with _failures_of(self._name):
+            async with self._engine.connect() as connection:
+                found = await connection.execute(select(intervals).where(wanted).order_by(intervals.c.since))
+                return [Interval(**row) for row in found.mappings()]
+
+    async def all(self, kind: type[T]) -> list[T]:
+        """Every record of a kind, in the order of its key."""
+        table = TABLES[kind]
+        with _failures_of(self._name):
+            async with self._engine.connect() as connection:
+                found = await connection.execute(select(table).order_by(*table.primary_key))
+                return [kind(**row) for row in found.mappings()]
+
+    def _require_its_file(self) -> None:
+        """SQLite writes on into a file that was deleted or moved away, and nobody would ever read it there."""
+        if _inode(self._file) != self._inode:
+            raise JournalUnavailable(f"{self._file} is not the file any more that it was; it is opened anew")
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The database's file; None for a database that is a server's."""
+    prefix = "sqlite+aiosqlite:///"
+    return Path(url.removeprefix(prefix)) if url.startswith(prefix) else None
+
+
+def set_aside(url: str, at: datetime) -> Path | None:
+    """Move a damaged SQLite file, and what SQLite keeps beside it, out of the way; returns where it is now.
+
+    Raises `JournalUnavailable` when it cannot be moved.
+    """
+    file = sqlite_file(url)
+    if file is None:
+        return None
+    moved = file.with_name(f"{file.name}.damaged-{at:%Y%m%dT%H%M%SZ}")
+    try:
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                file.with_name(file.name + suffix).rename(moved.with_name(moved.name + suffix))
+    except OSError as error:
+        raise JournalUnavailable(f"the damaged journal {file} cannot be moved away: {error.strerror}") from error
+    return moved
+
+
+def _engine(url: str) -> AsyncEngine:
+    engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=0, pool_timeout=POOL_PATIENCE_S)
+    if sqlite_file(url) is not None:
+        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    """Readers and the writer must not wait for each other; a power failure may cost the last moments, no more."""
+    try:
+        cursor = connection.cursor()
+        for pragma in (f"busy_timeout = {LOCK_PATIENCE_MS}", "journal_mode = WAL", "synchronous = NORMAL"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+    except BaseException:
+        # The pool does not know it yet, and each has a thread that only its end ends.
+        connection.close()
+        raise
+
+
+def _kind_order(record: Record) -> str:
+    return type(record).__name__
+
+
+def _inode(file: Path | None) -> int | None:
+    try:
+        return None if file is None else file.stat().st_ino
+    except OSError:
+        return None
+
+
+@contextlib.contextmanager
+def _failures_of(name: str) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGED:
+            raise JournalDamaged(f"the journal {name} is damaged: {error.orig}") from error
+        raise JournalUnavailable(f"the journal {name} cannot be used: {error.orig}") from error
+    except (SQLAlchemyError, CommandError, OSError) as error:
+        raise JournalUnavailable(f"the journal {name} cannot be used: {error}") from error
