@@ -67,6 +67,7 @@ class Journal:
         self._stopping = asyncio.Event()
         self._thin = False
         self._failed = False
+        self._inherited = False
 
     @property
     def dropped(self) -> int:
@@ -144,6 +145,9 @@ class Journal:
         """Write everything that waits; False when the database could not be used."""
         try:
             store = self._store = self._store or await self._opened()
+            if not self._inherited:
+                await store.close_incidents(self._started_at, time.time())
+                self._inherited = True
             if records := self._queue.waiting():
                 await store.write(records)
                 self._queue.written(records)
@@ -168,7 +172,6 @@ class Journal:
         """Its parts take a third of a second to import, which the event loop does not wait for."""
         module = await asyncio.to_thread(importlib.import_module, f"{__package__}.store")
         store: Store = await module.Store.opened(self._url)
-        await store.close_incidents(self._started_at, time.time())
         return store
 
     def _set_aside(self, damage: JournalDamaged) -> None:
