@@ -163,15 +163,10 @@ def _engine(url: str) -> AsyncEngine:
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
     """Readers and the writer must not wait for each other; a power failure may cost the last moments, no more."""
-    try:
-        cursor = connection.cursor()
-        for pragma in (f"busy_timeout = {LOCK_PATIENCE_MS}", "journal_mode = WAL", "synchronous = NORMAL"):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-    except BaseException:
-        # The pool does not know it yet, and each has a thread that only its end ends.
-        connection.close()
-        raise
+    cursor = connection.cursor()
+    for pragma in (f"busy_timeout = {LOCK_PATIENCE_MS}", "journal_mode = WAL", "synchronous = NORMAL"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
 
 
 def _kind_order(record: Record) -> str:
