@@ -19,7 +19,7 @@ import typer
 
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
-from .watchdog import connect_commands, engine_commands, install_commands, watch_commands
+from .watchdog import connect_commands, engine_commands, install_commands, journal_commands, watch_commands
 from .watchdog.doctor import commands as doctor_commands
 
 if TYPE_CHECKING:
@@ -121,33 +121,10 @@ def _greet(serving: Serving, model: str) -> None:
 
 app.command("doctor")(doctor_commands.doctor)
 app.command("connect")(connect_commands.connect)
+app.command("incidents")(journal_commands.incidents)
+app.command("status")(journal_commands.status)
 app.command("install")(install_commands.install)
 app.command("uninstall")(install_commands.uninstall)
-
-
-@app.command()
-def status(as_json: AsJson = False) -> None:
-    """Show the running tree; exit code 0 when all of it is ready, 1 when not."""
-    import msgspec
-    from rich.console import Console
-
-    from .watchdog.client import WatchdogClient
-    from .watchdog.errors import NotRunning
-    from .watchdog.table import show
-
-    try:
-        tree = WatchdogClient(Paths.from_environment()).status()
-    except NotRunning as error:
-        if as_json:
-            _print_json({"ready": False, "failure": str(error)})
-        else:
-            typer.echo(f"stoker: {error}", err=True)
-        raise typer.Exit(1) from error
-    if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(tree)).decode())
-    else:
-        show(tree, Console())
-    raise typer.Exit(0 if tree.ready else 1)
 
 
 @config_app.command("check")

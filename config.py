@@ -240,6 +240,29 @@ class Shedding(Section):
         return self
 
 
+class Journal(Section):
+    """What the watchdog remembers over restarts."""
+
+    url: str | None = None
+    """The database, as SQLAlchemy writes it: `postgresql+asyncpg://user:password@host/name` (install `asyncpg` beside
+    Stoker); absent, the file stoker.db under $STOKER_HOME."""
+    full_samples_s: Seconds = 6 * 3600.0
+    """For so long every sample is kept, after it one a minute."""
+    keep_s: Seconds = 30 * 86400.0
+    """For so long samples, verdicts, actions and closed incidents are kept."""
+
+
+class Canary(Section):
+    """Tiny requests that the watchdog sends through the API."""
+
+    every_s: Seconds = 180.0
+    """Time between two of them."""
+    compare_every_s: Seconds = 3600.0
+    """Time between two comparisons of an answer with and without the prefix cache."""
+    deadline_s: Seconds = 60.0
+    """How long an answer may take before the canary counts as unanswered."""
+
+
 class Watchdog(Section):
     """The parent of the tree and its own HTTP interface."""
 
@@ -251,6 +274,14 @@ class Watchdog(Section):
     """Restart policy of every child."""
     shedding: Shedding = Shedding()
     """When load is turned away."""
+    journal: Journal = Journal()
+    """What is remembered."""
+    canary: Canary = Canary()
+    """Requests of the watchdog's own."""
+    sample_s: Seconds = 1.0
+    """Time between two looks at the machine and the tree."""
+    detection_speed: Annotated[float, Field(ge=1)] = 1.0
+    """How many seconds pass for detectors and policy in one; more than 1 is for trying them out."""
     stop_deadline_s: Seconds = 10.0
     """How long a child may take to end after SIGTERM before SIGKILL: the service gets its drain deadline on top,
     and each child a second for every 4 GB of memory that it has to give back."""
@@ -324,6 +355,7 @@ class Paths:
         self.logs = home / "logs"
         self.lock = self.run / "serve.lock"
         self.admin_token = home / "admin.token"
+        self.journal_url = f"sqlite+aiosqlite:///{home / 'stoker.db'}"
 
     @classmethod
     def from_environment(cls) -> Paths:

@@ -23,6 +23,7 @@ class RowSpec:
     emitted: list[int]
     sampling: Sampling
     grammar: Grammar | None = None
+    use_prefix_cache: bool = True
 
     @property
     def sequence(self) -> list[int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from .batch import Found, Sampled, TierSize
-from .protocol import DraftMethod, Drafts, MissReason, PrefixCacheUse, Tier
+from .protocol import Decoding, DraftMethod, Drafts, MissReason, PrefixCacheUse, Tier
 
 
 class Counts:
@@ -19,6 +19,9 @@ class Counts:
         self._misses: Counter[MissReason] = Counter()
         self._drafted: Counter[DraftMethod] = Counter()
         self._accepted: Counter[DraftMethod] = Counter()
+        self.decoding = Decoding()
+        self.generated_tokens = 0
+        self.finished = 0
 
     def looked_up(self, tokens: int, found: Found) -> None:
         """A row with a sequence of so many tokens began with what was found."""
@@ -31,9 +34,17 @@ class Counts:
 
     def sampled(self, sampled: Sampled) -> None:
         """A step drew these tokens."""
+        self.generated_tokens += len(sampled.tokens)
         if sampled.drafted:
             self._drafted[sampled.method] += sampled.drafted
             self._accepted[sampled.method] += sampled.accepted
+
+    def decoded(self, seconds: float, rows: int, tokens: int, context_tokens: int) -> None:
+        """A step without any prompt drew so many tokens for so many rows."""
+        before = self.decoding
+        self.decoding = Decoding(
+            before.steps + 1, before.seconds + seconds, before.rows + rows, before.tokens + tokens, context_tokens
+        )
 
     def prefix_cache(self, tiers: Mapping[Tier, TierSize]) -> PrefixCacheUse:
         """The cache's part of a heartbeat, with what `tiers` hold."""

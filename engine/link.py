@@ -10,7 +10,7 @@ import queue
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .protocol import DraftMethod, Drafts, Limits, Memory, PrefixCacheUse, RequestEvent, ToEngine
+from .protocol import Decoding, DraftMethod, Drafts, Limits, Memory, PrefixCacheUse, RequestEvent, ToEngine
 
 Owner = int
 """A connection; requests belong to the one that submitted them."""
@@ -63,6 +63,9 @@ class Reading:
     prefix_cache: PrefixCacheUse = field(default_factory=PrefixCacheUse)
     drafts: dict[DraftMethod, Drafts] = field(default_factory=dict)
     preemptions: int = 0
+    decoding: Decoding = field(default_factory=Decoding)
+    generated_tokens: int = 0
+    finished: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from . import intake
@@ -121,7 +121,7 @@ class EngineLoop:
         now = self._clock()
         self._requests[submit.id] = request = Request(owner, submit, now)
         budget = submit.max_tokens - len(submit.emitted)
-        self._batch.expect(RowSpec(submit.id, submit.prompt, submit.emitted, submit.sampling, submit.grammar))
+        self._batch.expect(_row_spec(submit))
         self._scheduler.add(Row(submit.id, request.known, budget, arrived_at=now, priority=submit.priority))
 
     def _refusal(self, submit: Submit) -> Rejected | None:
@@ -196,7 +196,7 @@ class EngineLoop:
         drawn = self._batch.collect(leave)
         while len(self._under_way) > leave:
             step = self._under_way.popleft()
-            self._learn_pace(step)
+            self._learn_pace(step, drawn)
             for request, chunk in step.pieces:
                 self._meter.computed_tokens += chunk.count
                 self._report_prefill(request, chunk)
@@ -207,12 +207,17 @@ class EngineLoop:
             self._batch.collect(leave=0)
             self._under_way.clear()
 
-    def _learn_pace(self, step: _Step) -> None:
+    def _learn_pace(self, step: _Step, drawn: Sequence[Sampled]) -> None:
         """A step began when it was launched or, if that was later, when the one before it was over."""
         now = self._clock()
         seconds, self._collected_at = now - max(step.launched_at, self._collected_at), now
         prompt_tokens = sum(chunk.count for _, chunk in step.pieces if not chunk.decodes)
         self._pace.observe(seconds, sum(chunk.decodes for _, chunk in step.pieces), prompt_tokens)
+        if not prompt_tokens:
+            ids = {chunk.id for _, chunk in step.pieces}
+            tokens = sum(len(sampled.tokens) for sampled in drawn if sampled.id in ids)
+            context_tokens = sum(chunk.start + chunk.count for _, chunk in step.pieces)
+            self._meter.counts.decoded(seconds, len(ids), tokens, context_tokens)
 
     def _tell_what_is_under_way(self) -> None:
         """How long the next call may take depends on it, and that call may be the one that never returns."""
@@ -243,6 +248,7 @@ class EngineLoop:
 
     def _finish(self, request_id: str, reason: FinishReason, message: str = "") -> None:
         request = self._forget(request_id)
+        self._meter.counts.finished += 1
         self._emit(request, Finished(request_id, reason, request.timings(self._clock()), message))
 
     def _forget(self, request_id: str) -> Request:
@@ -258,6 +264,10 @@ class EngineLoop:
         self._link.send(self._outbox)
         self._outbox = []
         self._link.reading = self._meter.reading(self._tokens_under_way)
+
+
+def _row_spec(submit: Submit) -> RowSpec:
+    return RowSpec(submit.id, submit.prompt, submit.emitted, submit.sampling, submit.grammar, submit.use_prefix_cache)
 
 
 def _handed_back(request_id: str) -> Rejected:

@@ -61,4 +61,7 @@ class Meter:
             prefix_cache=self.counts.prefix_cache(self._tiers),
             drafts=self.counts.drafts(),
             preemptions=self.preemptions,
+            decoding=self.counts.decoding,
+            generated_tokens=self.counts.generated_tokens,
+            finished=self.counts.finished,
         )

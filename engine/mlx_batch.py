@@ -159,7 +159,7 @@ class MlxBatch:
 
     def expect(self, spec: RowSpec) -> None:
         tokens = spec.sequence
-        lease = self._prefixes.lease(tokens) if self._prefixes is not None else None
+        lease = self._prefixes.lease(tokens) if self._prefixes is not None and spec.use_prefix_cache else None
         self._expected[spec.id] = _Expected(spec, tokens, lease)
 
     def should_wait(self, row_id: str) -> bool:
@@ -181,7 +181,7 @@ class MlxBatch:
     def add(self, row_id: str) -> Found:
         expected = self._expected.pop(row_id)
         spec, tokens, lease = expected.spec, expected.tokens, expected.lease
-        found = Found(miss=MissReason.NOT_TRIMMABLE)
+        found = Found(miss=MissReason.NOT_TRIMMABLE if spec.use_prefix_cache else None)
         if self._prefixes is not None and lease is not None:
             found = self._prefixes.begin(lease, tokens)
         history = History(self._vocabulary, spec.prompt, spec.emitted) if spec.sampling.looks_back else None

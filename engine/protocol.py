@@ -78,7 +78,8 @@ class Submit(Word, frozen=True, tag=True):
     """Run a request. `emitted` holds output ids the client already has; generation goes on after them.
 
     `max_tokens` bounds the whole output, `emitted` included. Generation ends with reason `stop` at any of `stop_ids`
-    (the stop id itself is not sent). With a `grammar`, the whole output matches it or is cut by `max_tokens`.
+    (the stop id itself is not sent). With a `grammar`, the whole output matches it or is cut by `max_tokens`. Without
+    the prefix cache it is computed whole, and leaves nothing behind: to see whether the cache changes an answer.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Submit(Word, frozen=True, tag=True):
     stop_ids: list[int]
     grammar: Grammar | None = None
     priority: Priority = Priority.INTERACTIVE
+    use_prefix_cache: bool = True
 
 
 class Cancel(Word, frozen=True, tag=True):
@@ -215,6 +217,19 @@ class PrefixCacheUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     evictions: dict[Tier, int] = {}
 
 
+class Decoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The steps so far that computed no part of a prompt: what decoding costs by itself.
+
+    `rows` and `tokens` (drawn by them) are sums over the steps; `context_tokens` is the KV that the last one read.
+    """
+
+    steps: int = 0
+    seconds: float = 0.0
+    rows: int = 0
+    tokens: int = 0
+    context_tokens: int = 0
+
+
 class DraftMethod(StrEnum):
     """Who guessed the tokens that a step verified."""
 
@@ -264,6 +279,11 @@ class Heartbeat(Word, frozen=True, tag=True):
     """Tokens that were launched and whose step has not finished."""
     prefix_cache: PrefixCacheUse = PrefixCacheUse()
     drafts: dict[DraftMethod, Drafts] = {}
+    decoding: Decoding = Decoding()
+    generated_tokens: int = 0
+    """Tokens of outputs alone, in all."""
+    finished: int = 0
+    """Requests that ended here, however."""
     preemptions: int = 0
     """Times that a running request gave up its KV for others and had to wait again, since the start."""
 

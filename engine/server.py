@@ -219,6 +219,9 @@ class EngineServer:
             prefix_cache=reading.prefix_cache,
             drafts=reading.drafts,
             preemptions=reading.preemptions,
+            decoding=reading.decoding,
+            generated_tokens=reading.generated_tokens,
+            finished=reading.finished,
         )
 
 

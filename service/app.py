@@ -62,7 +62,8 @@ class Service:
         exit_code = 0
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(part) for part in (self._client.run(), self._tick(), self._load())]
+                parts = (self._client.run(), self._tick(), self._load(), self._context.vitals.run())
+                tasks = [group.create_task(part) for part in parts]
                 await self._stop.wait()
                 await self._drain()
                 for task in tasks:

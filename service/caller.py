@@ -15,10 +15,18 @@ from .errors import InvalidValue
 from .fairness import Caller
 
 PRIORITY_HEADER = "x-stoker-priority"
+PREFIX_CACHE_HEADER = "x-stoker-prefix-cache"
+"""The watchdog's canaries may say `off`."""
+
+WATCHDOG = web.RequestKey("watchdog", bool)
+"""The request shows the tree's own token: it is a canary."""
 
 
 def caller_of(request: web.Request, wanted: Priority) -> Caller:
     """`wanted` is what the body says. Raises `InvalidValue` for a priority that there is not."""
+    if request.get(WATCHDOG):
+        cached = request.headers.get(PREFIX_CACHE_HEADER) != "off"
+        return Caller("watchdog", _in_header(request), use_prefix_cache=cached)
     key = request.get(SHOWN)
     said = {wanted, _in_header(request), Priority.INTERACTIVE if key is None else key.priority}
     priority = Priority.BATCH if Priority.BATCH in said else Priority.INTERACTIVE

@@ -20,6 +20,7 @@ from .fairness import Caller
 from .ledger import Ledger
 from .metrics import Metrics
 from .text_worker import TextWorker
+from .vitals import Vitals
 
 DEFAULT_MODEL = "default"
 """Always the name of the configured model, whatever it is."""
@@ -36,6 +37,7 @@ class Context:
         self.ledger = ledger
         self.text = text
         self.metrics = metrics
+        self.vitals = Vitals()
         self.created = int(time.time())
         self.door = Door(
             settings.server,

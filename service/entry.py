@@ -102,6 +102,7 @@ class Entry:
             stop_ids=order.stop_ids,
             grammar=order.grammar,
             priority=order.caller.priority,
+            use_prefix_cache=order.caller.use_prefix_cache,
         )
 
     def time_per_output_token(self) -> float | None:

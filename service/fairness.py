@@ -27,6 +27,7 @@ class Caller:
     key: str
     priority: Priority = Priority.INTERACTIVE
     allowance: Allowance = UNBOUNDED
+    use_prefix_cache: bool = True
 
 
 class FairQueue:

@@ -1,4 +1,4 @@
-"""`PUT /internal/shed`: the watchdog tells how much load to turn away. For the holder of the tree's own token alone."""
+"""`/internal/`, for who holds the tree's own token: how much load to turn away, and how the service does."""
 
 from __future__ import annotations
 
@@ -42,8 +42,20 @@ async def put_shed(request: web.Request) -> web.Response:
     return web.json_response({"level": int(shed.level), "reason": shed.reason})
 
 
-def _require_admin(request: web.Request, context: Context) -> None:
+async def get_vitals(request: web.Request) -> web.Response:
+    """How the service does, for the watchdog's samples."""
+    context = request.app[CONTEXT]
+    _require_admin(request, context)
+    return web.json_response(context.vitals.told())
+
+
+def shows_admin_token(request: web.Request, context: Context) -> bool:
+    """Whether it is the watchdog of this tree, or its operator, who asks."""
     token = request.headers.get("Authorization", "").removeprefix("Bearer ")
     shown = hashlib.sha256(token.encode()).hexdigest()
-    if context.admin_token_sha256 is None or not hmac.compare_digest(shown, context.admin_token_sha256):
+    return context.admin_token_sha256 is not None and hmac.compare_digest(shown, context.admin_token_sha256)
+
+
+def _require_admin(request: web.Request, context: Context) -> None:
+    if not shows_admin_token(request, context):
         raise NotAdmin("this path is for the watchdog: send `Authorization: Bearer` and the token in admin.token")

@@ -12,12 +12,14 @@ from aiohttp.typedefs import Handler
 
 from .anthropic import errors as anthropic
 from .auth import SHOWN
+from .caller import WATCHDOG
 from .context import CONTEXT
 from .errors import BodyTooLarge, InternalError, MethodNotAllowed, RouteNotFound, ServiceError, ShuttingDown
+from .internal import shows_admin_token
 
 GUARDED_PATHS = "/v1/"
 ANTHROPIC_PATHS = "/v1/messages"
-PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
+PROBES = frozenset({"/health/live", "/health/ready", "/internal/vitals", "/metrics"})
 CLIENT_GONE = 499
 """Nobody is left to see this status (nginx's, for a client that closed its connection); it is for log and metrics."""
 
@@ -72,7 +74,9 @@ def as_service_error(request: web.Request, error: Exception) -> ServiceError:
 
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        keys = request.app[CONTEXT].keys
+        context = request.app[CONTEXT]
+        request[WATCHDOG] = shows_admin_token(request, context)
+        keys = None if request[WATCHDOG] else context.keys
         # A browser asks whether it may before it shows a key.
         if keys is not None and request.path.startswith(GUARDED_PATHS) and request.method != "OPTIONS":
             request[SHOWN] = keys.check(request.headers)
@@ -110,4 +114,6 @@ def _record(request: web.Request, status: int, duration_s: float) -> None:
         ms=round(duration_s * 1000, 1),
         request_id=request[REQUEST_ID],
     )
+    if not request.get(WATCHDOG):
+        request.app[CONTEXT].vitals.answered(status)
     request.app[CONTEXT].metrics.requests.labels(request.get(MODEL, ""), endpoint, str(status)).inc()

@@ -9,7 +9,7 @@ from .admission import unready
 from .anthropic.messages import count_tokens, messages
 from .context import CONTEXT, Context
 from .cors import allow, preflight
-from .internal import put_shed
+from .internal import get_vitals, put_shed
 from .middleware import answer_for_everything, name_the_request
 from .openai.chat import chat_completions
 from .openai.completions import completions
@@ -44,6 +44,7 @@ def make_app(context: Context) -> web.Application:
             web.get("/health/live", _live),
             web.get("/health/ready", _ready),
             web.put("/internal/shed", put_shed),
+            web.get("/internal/vitals", get_vitals),
             web.get("/metrics", make_aiohttp_handler(context.metrics.registry)),
         ]
     )

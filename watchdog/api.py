@@ -1,4 +1,4 @@
-"""The watchdog's HTTP interface on loopback: status and metrics for all, acts for who holds the token."""
+"""The watchdog's HTTP interface on loopback: what it sees for all to read, acts for who holds the token."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 
 from ..engine.errors import EngineUnavailable
 from ..engine.protocol import Reclaimed, ReclaimLevel
+from .past import Past
+from .samples import Sample, encode
 from .status import Status
 
 CLOSE_DEADLINE_S = 1.0
@@ -37,14 +39,28 @@ class Operated(Protocol):
         """Have an engine give memory back. Raises `KeyError`, or `EngineUnavailable` when it does not answer."""
 
 
+class Watched(Protocol):
+    """What was seen and written down."""
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The last ones, oldest first."""
+
+    async def history(self, window_s: float) -> Past:
+        """Incidents and uptime of the last so many seconds."""
+
+
 class WatchdogApi:
     """Routes over a tree."""
 
-    def __init__(self, tree: Operated, registry: CollectorRegistry, token: str) -> None:
+    def __init__(self, tree: Operated, watched: Watched, registry: CollectorRegistry, token: str) -> None:
         self._tree = tree
+        self._watched = watched
         self._token = token
         self._app = web.Application()
         self._app.router.add_get("/status", self._status)
+        self._app.router.add_get("/incidents", self._incidents)
+        self._app.router.add_get("/samples", self._samples)
         self._app.router.add_get("/metrics", make_aiohttp_handler(registry))
         self._app.router.add_post("/engines/{name}/restart", self._restart_engine)
         self._app.router.add_post("/engines/{name}/reclaim", self._reclaim_engine)
@@ -62,6 +78,18 @@ class WatchdogApi:
 
     async def _status(self, request: web.Request) -> web.Response:
         return _json(await self._tree.status())
+
+    async def _incidents(self, request: web.Request) -> web.Response:
+        window_s = request.query.get("since_s", "")
+        if not window_s.isdecimal():
+            return _error(
+                400, "invalid_value", "`since_s` is how many seconds to look back; try /incidents?since_s=259200"
+            )
+        return _json(await self._watched.history(float(window_s)))
+
+    async def _samples(self, request: web.Request) -> web.Response:
+        lines = [encode(sample) + b"\n" for sample in self._watched.samples]
+        return web.Response(body=b"".join(lines), content_type="application/jsonl")
 
     async def _restart_engine(self, request: web.Request) -> web.Response:
         if not self._allowed(request):

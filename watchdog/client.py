@@ -17,6 +17,7 @@ import msgspec
 from ..config import Paths
 from .errors import NotRunning, Refused
 from .home import Serving, serving_path
+from .past import Past
 from .status import EngineStatus, Status
 from .supervisor import State
 
@@ -63,6 +64,14 @@ class WatchdogClient:
     def status(self) -> Status:
         """The whole tree now. Raises `NotRunning`."""
         return _decode(self._ask("GET", "/status"), Status)
+
+    def past(self, window_s: float) -> Past:
+        """Incidents and uptime of the last so many seconds. Raises `NotRunning`."""
+        return _decode(self._ask("GET", f"/incidents?since_s={window_s:.0f}"), Past)
+
+    def samples(self) -> bytes:
+        """The last samples, as lines of JSON. Raises `NotRunning`."""
+        return self._ask("GET", "/samples")
 
     def restart_engine(self, name: str) -> int:
         """Begin a planned restart; returns the epoch that ends. Raises `NotRunning` or `Refused`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -46,8 +47,12 @@ class EngineRole:
         self._ready = asyncio.Event()
         self._stall = self._new_detector(warm=False)
         self._warm = False
+        self._kv_path = template.kv_path
+        self._forgets_kv = False
         self.epoch = 0
         self.heartbeat: Heartbeat | None = None
+        self.ready_since: float | None = None
+        """On the monotonic clock; None while no incarnation is ready."""
 
     @property
     def name(self) -> str:
@@ -60,6 +65,10 @@ class EngineRole:
     def launch(self) -> Launch:
         self.epoch = self._epochs.next()
         self.heartbeat = None
+        self.ready_since = None
+        if self._forgets_kv:
+            self._forgets_kv = False
+            shutil.rmtree(self._kv_path, ignore_errors=True)
         self._warm = self._warm or self._stall.measured
         self._stall = self._new_detector(self._warm)
         self._ready.clear()
@@ -96,6 +105,15 @@ class EngineRole:
         """Bound what the engine does at once; False when there is none to hear it."""
         return self._client.tighten(limits)
 
+    def forget_kv(self) -> None:
+        """The next incarnation begins without any KV of earlier ones."""
+        self._forgets_kv = True
+
+    @property
+    def step_bound_s(self) -> float | None:
+        """How long the running step may take, as far as its pace is known."""
+        return self._stall.step_bound_s(time.monotonic())
+
     def circuit_opened(self) -> None:
         """Nobody queues at an engine: the service answers for it."""
 
@@ -111,6 +129,7 @@ class EngineRole:
 
     def engine_ready(self, ready: Ready) -> None:
         if ready.epoch == self.epoch:
+            self.ready_since = time.monotonic()
             self._ready.set()
 
     def engine_draining(self) -> None:
@@ -119,6 +138,7 @@ class EngineRole:
     def engine_lost(self, reason: str) -> None:
         """What it said last is no longer so; whether it died, the supervisor sees at the process."""
         self.heartbeat = None
+        self.ready_since = None
 
     def engine_heartbeat(self, heartbeat: Heartbeat) -> None:
         if heartbeat.epoch == self.epoch:

@@ -21,7 +21,7 @@ async def shed_under_pressure(heartbeat: Callable[[], Heartbeat | None], shed: S
     decision = NOTHING_SHED
     while True:
         decision = decide(decision, usage(heartbeat()), time.monotonic(), settings)
-        shed.want(decision.level, decision.reason)
+        shed.want("memory", decision.level, decision.reason)
         await asyncio.sleep(min(READ_PAUSE_S, settings.hold_s / 2))
 
 

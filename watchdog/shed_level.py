@@ -28,6 +28,9 @@ class Shed(msgspec.Struct, frozen=True):
     reason: str
 
 
+NOTHING = Shed(0, "nothing is short")
+
+
 class ShedLevel:
     """The one writer of the service's shed level. Run `run` as a task for as long as the tree lives."""
 
@@ -46,21 +49,23 @@ class ShedLevel:
         self._http = http
         self._on_level = on_level
         self._changed = asyncio.Event()
-        self._wanted = Shed(0, "nothing is short")
+        self._wishes: dict[str, Shed] = {}
+        self._wanted = NOTHING
         on_level(0)
 
     @property
     def wanted(self) -> Shed:
         return self._wanted
 
-    def want(self, level: int, reason: str) -> None:
-        """From now on the service is to turn away so much, from 0 (nothing) to 3 (everything new)."""
-        wanted = Shed(level, reason)
+    def want(self, whose: str, level: int, reason: str) -> None:
+        """Somebody wants so much turned away from now on, 0 (nothing) to 3 (everything new); who wants most counts."""
+        self._wishes[whose] = Shed(level, reason)
+        wanted = max(self._wishes.values(), key=lambda wish: wish.level)
         if wanted == self._wanted:
             return
-        log.warning("shed_level", level=level, was=self._wanted.level, reason=reason)
+        log.warning("shed_level", level=wanted.level, was=self._wanted.level, reason=wanted.reason)
         self._wanted = wanted
-        self._on_level(level)
+        self._on_level(wanted.level)
         self._changed.set()
 
     async def run(self) -> None:

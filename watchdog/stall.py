@@ -77,6 +77,10 @@ class StallDetector:
         """Whether the engine has done its first steps."""
         return self._beat is not None and self._beat.steps >= UNMEASURED_STEPS
 
+    def step_bound_s(self, now: float) -> float | None:
+        """How long the running step may take; None before the first heartbeat."""
+        return None if self._beat is None else self._step_bound_s(self._beat, now)
+
     def heard(self, beat: Heartbeat, now: float) -> None:
         self._let_pass(now)
         self._silent_s = 0.0

@@ -57,6 +57,8 @@ class Snapshot:
     """The last ones, oldest first."""
     failure: str | None
     """Why the child stays away, as one sentence; None when it does not."""
+    unwanted_deaths: int = 0
+    """In all; a restart that somebody asked for is none."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ class Supervisor:
         self._child: Child | None = None
         self._past = Past()
         self._restarts = 0
+        self._unwanted_deaths = 0
         self._deaths: deque[Death] = deque(maxlen=KEPT_DEATHS)
         self._failure: str | None = None
 
@@ -164,6 +167,7 @@ class Supervisor:
             restarts=self._restarts,
             deaths=tuple(self._deaths),
             failure=self._failure,
+            unwanted_deaths=self._unwanted_deaths,
         )
 
     async def until(self, *states: State) -> State:
@@ -248,6 +252,7 @@ class Supervisor:
     async def _goes_on_after(self, death: Death) -> bool:
         """Wait until it is time for the next incarnation; False when there is to be none."""
         self._deaths.append(death)
+        self._unwanted_deaths += death.cause is not Cause.REQUESTED
         self._observer.ended(death)
         if self._wish is None:
             await (self._give_up(death) if death.final else self._back_off(death))

@@ -19,10 +19,13 @@ from ..config import EngineEndpoint, EngineProcess
 from ..engine import blas, models
 from ..engine.protocol import Reclaimed
 from .api import WatchdogApi
+from .decisions import Child
 from .door import Premises
+from .effects import Reach
 from .engine_role import EngineRole
 from .errors import ChildUnusable
 from .home import Serving, admin_token, serving_path, write_private
+from .journal.history import Identity
 from .log_output import LogOutput
 from .memory_pressure import shed_under_pressure
 from .metrics import WatchdogMetrics
@@ -31,6 +34,7 @@ from .service_role import ServiceRole
 from .shed_level import ShedLevel
 from .status import Status, engine_status, service_status
 from .supervisor import Deadlines, State, Supervisor, running
+from .watching import Records, Watching
 
 ENGINE_NAME = "default"
 LOADED_BYTES_PER_S = 50e6
@@ -77,19 +81,32 @@ class Tree:
         start_s, stop_s = settings.start_deadline_s, settings.stop_deadline_s
         engine = _engine_role(premises)
         patient = Deadlines(start_s + _weights_bytes(premises) / LOADED_BYTES_PER_S, stop_s)
-        counted = metrics.engine(premises.model_name)
+        self._records = records = Records(settings, premises.paths, metrics.registry)
+        counted = records.history.of(engine.name, self._engine_identity, metrics.engine(premises.model_name))
         self._engines = {
             ENGINE_NAME: SupervisedEngine(engine, Supervisor(engine, settings, patient, counted, output.child_line))
         }
         token = admin_token(premises.paths)
         self._service = _service_role(premises, token, http)
         drain_s = premises.config.server.drain_deadline_s
+        counted = records.history.of(self._service.name, self._service_identity, metrics.service())
         self._service_supervisor = Supervisor(
-            self._service, settings, Deadlines(start_s, drain_s + stop_s), metrics.service(), output.child_line
+            self._service, settings, Deadlines(start_s, drain_s + stop_s), counted, output.child_line
         )
         self._shed = ShedLevel(self._service_supervisor, lambda: self._service.url, token, http, metrics.shed_level.set)
         self._supervisors = [self._service_supervisor, *(engine.supervisor for engine in self._engines.values())]
-        self._api = WatchdogApi(self, metrics.registry, token)
+        children = {Child.ENGINE: self._engines[ENGINE_NAME].supervisor, Child.SERVICE: self._service_supervisor}
+        reach = Reach(engine, children, self._shed, premises.config.engine)
+        self._watching = Watching(
+            settings=settings,
+            paths=premises.paths,
+            records=records,
+            reach=reach,
+            service_url=lambda: self._service.url,
+            admin_token=token,
+            http=http,
+        )
+        self._api = WatchdogApi(self, self._watching, metrics.registry, token)
 
     async def run(self, on_ready: Callable[[Serving], None]) -> str | None:
         """Start, serve, stop; returns why it could not even start, or None."""
@@ -97,6 +114,8 @@ class Tree:
         async with self._reachable() as serving, asyncio.TaskGroup() as tasks:
             attending = [tasks.create_task(engine.role.listen()) for engine in self._engines.values()]
             attending += [tasks.create_task(self._shed.run()), tasks.create_task(self._shed_under_pressure())]
+            attending.append(tasks.create_task(self._watching.run()))
+            tasks.create_task(self._records.journal.run())
             for supervisor in self._supervisors:
                 tasks.create_task(supervisor.run())
             failure = await self._started_or_stopped()
@@ -107,6 +126,7 @@ class Tree:
             await self._shut_down()
             for task in attending:
                 task.cancel()
+            self._records.journal.stop()
         return failure
 
     async def status(self) -> Status:
@@ -123,6 +143,13 @@ class Tree:
             service=service,
             shed=self._shed.wanted,
         )
+
+    def _engine_identity(self) -> Identity:
+        engine = self._engines[ENGINE_NAME]
+        return Identity(engine.supervisor.snapshot().pid, engine.role.epoch)
+
+    def _service_identity(self) -> Identity:
+        return Identity(self._service_supervisor.snapshot().pid)
 
     async def _shed_under_pressure(self) -> None:
         engine = self._engines[ENGINE_NAME].role
@@ -185,6 +212,7 @@ class Tree:
 
     async def _shut_down(self) -> None:
         """The service first, so that its streams can finish on the engine; then the engines."""
+        self._records.history.switched_off()
         self._service_supervisor.stop()
         await self._service_supervisor.until(State.STOPPED)
         self._premises.api.close()

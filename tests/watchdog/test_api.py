@@ -16,10 +16,15 @@ from stoker.engine.protocol import Reclaimed
 from stoker.watchdog import metrics
 from stoker.watchdog.api import WatchdogApi
 from stoker.watchdog.death import Cause
+from stoker.watchdog.journal.records import IncidentTold
+from stoker.watchdog.journal.uptime import Uptime
+from stoker.watchdog.past import Past
 from stoker.watchdog.ports import ListeningSocket
+from stoker.watchdog.samples import Sample, decode
 from stoker.watchdog.shed_level import Shed
 from stoker.watchdog.status import ServiceStatus, Status
 from stoker.watchdog.supervisor import State
+from tests.watchdog.journal.records import ACTION, INCIDENT
 
 TOKEN = "let-me-in"
 STATUS = Status(
@@ -30,6 +35,11 @@ STATUS = Status(
     engines=(),
     service=ServiceStatus(None, State.STARTING, "http://127.0.0.1:8000", 0, None, None),
     shed=Shed(0, "nothing is short"),
+)
+
+PAST = Past(
+    [IncidentTold(INCIDENT, (ACTION,))],
+    Uptime(up_s=90.0, down_s=10.0),
 )
 
 
@@ -52,6 +62,18 @@ class Pretence:
         if name != "default":
             raise KeyError(name)
         return Reclaimed(epoch=7, level=level, freed_bytes=1000 * level)
+
+
+class Book:
+    """What was seen and written down."""
+
+    def __init__(self) -> None:
+        self.samples = (Sample(at=1.0, wall=2.0), Sample(at=2.0, wall=3.0))
+        self.asked: list[float] = []
+
+    async def history(self, window_s: float) -> Past:
+        self.asked.append(window_s)
+        return PAST
 
 
 class Asked:
@@ -77,7 +99,7 @@ class Asked:
 async def asked() -> AsyncIterator[Asked]:
     tree, counted = Pretence(), metrics.WatchdogMetrics()
     listening = ListeningSocket("127.0.0.1", 0, "")
-    api = WatchdogApi(tree, counted.registry, TOKEN)
+    api = WatchdogApi(tree, Book(), counted.registry, TOKEN)
     async with api.serving(listening.open()), aiohttp.ClientSession(listening.url) as http:
         yield Asked(tree, counted, http)
     listening.close()
@@ -100,6 +122,19 @@ async def test_memory_is_given_back_for_who_holds_the_token(asked: Asked) -> Non
     ):
         refused, told = await asked.reclaim(name, body, token)
         assert (refused, told["error"]["code"]) == (status, code)
+
+
+async def test_incidents_are_those_of_the_time_that_was_asked_for(asked: Asked) -> None:
+    async with asked.http.get("/incidents?since_s=3600") as response:
+        assert msgspec.json.decode(await response.read(), type=Past) == PAST
+    async with asked.http.get("/incidents?since_s=long") as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_value")
+
+
+async def test_samples_are_lines_that_can_be_replayed(asked: Asked) -> None:
+    async with asked.http.get("/samples") as response:
+        lines = (await response.read()).splitlines(keepends=True)
+    assert [sample.wall for sample in decode(lines, "here")] == [2.0, 3.0]
 
 
 async def test_a_restart_with_the_token_is_accepted(asked: Asked) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import structlog
 
 from .errors import JournalDamaged, JournalUnavailable
-from .records import ActionRecord, Incident, Interval, Record, SampleRecord, Told
+from .records import ActionRecord, Incident, IncidentTold, Interval, Record, SampleRecord
 
 if TYPE_CHECKING:
     from .store import Store
@@ -111,17 +111,19 @@ class Journal:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), wait_s)
 
-    async def incidents(self, since: float) -> list[Told]:
+    async def incidents(self, since: float) -> list[IncidentTold]:
         """Those that were open after `since` (seconds since 1970), oldest first; those that wait in the queue too."""
         kept = await self._read(lambda store: store.incidents(since))
         told = {each.incident.id: each for each in kept}
         for incident in self._queue.of_kind(Incident):
-            before = told.get(incident.id, Told(incident))
-            told[incident.id] = Told(incident, before.actions)
+            before = told.get(incident.id, IncidentTold(incident))
+            told[incident.id] = IncidentTold(incident, before.actions)
         for action in self._queue.of_kind(ActionRecord):
             if (of := told.get(action.incident or "")) is not None:
                 others = [each for each in of.actions if each.id != action.id]
-                told[of.incident.id] = Told(of.incident, tuple(sorted([*others, action], key=lambda each: each.at)))
+                told[of.incident.id] = IncidentTold(
+                    of.incident, tuple(sorted([*others, action], key=lambda each: each.at))
+                )
         lasted = [each for each in told.values() if each.incident.closed_at is None or each.incident.closed_at >= since]
         return sorted(lasted, key=lambda each: each.incident.opened_at)
 

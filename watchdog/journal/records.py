@@ -109,7 +109,7 @@ class Incident(Record, frozen=True):
         return (self.id,)
 
 
-class Told(msgspec.Struct, frozen=True):
+class IncidentTold(msgspec.Struct, frozen=True):
     """An incident with what was done about it, oldest first."""
 
     incident: Incident

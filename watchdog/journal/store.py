@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from .errors import JournalDamaged, JournalUnavailable
 from .migrations import migrate
-from .records import ActionRecord, Incident, Interval, Record, Told
+from .records import ActionRecord, Incident, IncidentTold, Interval, Record
 from .tables import TABLES, actions, incidents, intervals, samples, verdicts
 
 LOCK_PATIENCE_MS = 2000
@@ -96,7 +96,7 @@ class Store:
             async with self._engine.begin() as connection:
                 await connection.execute(update(incidents).where(left_open).values(closed_at=at))
 
-    async def incidents(self, since: float) -> list[Told]:
+    async def incidents(self, since: float) -> list[IncidentTold]:
         """Those that were open after `since`, oldest first."""
         lasted = or_(incidents.c.closed_at.is_(None), incidents.c.closed_at >= since)
         with _failures_of(self._name):
@@ -106,7 +106,7 @@ class Store:
                 of_these = actions.c.incident.in_([incident.id for incident in rows])
                 done = await connection.execute(select(actions).where(of_these).order_by(actions.c.at))
                 acts = [ActionRecord(**row) for row in done.mappings()]
-        return [Told(each, tuple(act for act in acts if act.incident == each.id)) for each in rows]
+        return [IncidentTold(each, tuple(act for act in acts if act.incident == each.id)) for each in rows]
 
     async def intervals(self, child: str, since: float) -> list[Interval]:
         """Those that lasted past `since`, oldest first."""

@@ -18,7 +18,7 @@ import pytest
 from stoker.watchdog.journal import journal as module
 from stoker.watchdog.journal import store as store_module
 from stoker.watchdog.journal.journal import Journal, Retention
-from stoker.watchdog.journal.records import Incident, Interval, Record, SampleRecord, Told
+from stoker.watchdog.journal.records import Incident, IncidentTold, Interval, Record, SampleRecord
 from stoker.watchdog.journal.store import Store
 from tests.watchdog.journal.records import ACTION, EACH, INCIDENT, url_of
 
@@ -107,8 +107,8 @@ async def test_incidents_are_read_back_with_what_still_waits_to_be_written(file:
         journal.put(closed := msgspec.structs.replace(INCIDENT, closed_at=400.0))
         journal.put(ACTION)
         journal.put(LATER)
-        assert await journal.incidents(since=0.0) == [Told(closed, (ACTION,)), Told(LATER)]
-        assert await journal.incidents(since=1e9) == [Told(LATER)]
+        assert await journal.incidents(since=0.0) == [IncidentTold(closed, (ACTION,)), IncidentTold(LATER)]
+        assert await journal.incidents(since=1e9) == [IncidentTold(LATER)]
 
 
 async def test_intervals_are_read_back_with_what_still_waits_to_be_written(file: Path, heard: Heard) -> None:

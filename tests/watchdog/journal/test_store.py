@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateTable
 
 from stoker.watchdog.journal.errors import JournalDamaged, JournalUnavailable
 from stoker.watchdog.journal.migrations import migrate
-from stoker.watchdog.journal.records import Incident, Interval, Record, SampleRecord, Told
+from stoker.watchdog.journal.records import Incident, IncidentTold, Interval, Record, SampleRecord
 from stoker.watchdog.journal.store import Store, set_aside
 from stoker.watchdog.journal.tables import TABLES, metadata
 from tests.watchdog.journal.records import ACTION, EACH, INCIDENT, url_of
@@ -55,7 +55,7 @@ async def test_a_later_record_with_the_same_key_takes_the_place_of_the_earlier(s
 async def test_incidents_are_told_with_their_actions(store: Store) -> None:
     old = Incident("i0", "swap", 10.0, "swap grew", {}, closed_at=20.0)
     await store.write([INCIDENT, ACTION, old])
-    assert await store.incidents(since=50.0) == [Told(INCIDENT, (ACTION,))]
+    assert await store.incidents(since=50.0) == [IncidentTold(INCIDENT, (ACTION,))]
     assert [told.incident for told in await store.incidents(since=15.0)] == [old, INCIDENT]
 
 

@@ -1,0 +1,1 @@
+"""Tests of the sensors, on recorded trees and recorded bytes."""

@@ -1,0 +1,111 @@
+"""All sensors as one sample: the machine and the engine's word each time, what costs more only every few samples."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from ...engine.protocol import Heartbeat
+from ..samples import Check, HostReading, Sample, ServiceReading
+from .engine import EngineSensor
+from .sensors import HostSensor, ProcessReading, ProcessSensor
+from .service import ServiceSensor, Vitals
+
+COSTLY_EVERY = 10
+"""Summing up the pages of a process with many takes the kernel milliseconds; asking the service costs it some too."""
+
+_UNKNOWN = ProcessReading()
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the watchdog itself knows at the moment of a sample. Pids are None while there is no process."""
+
+    engine_epoch: int
+    engine_pid: int | None
+    engine_up_s: float | None
+    step_bound_s: float | None
+    heartbeat: Heartbeat | None
+    service_pid: int | None
+    engine_deaths: int
+    canary: Check | None
+
+
+class Sampler:
+    """Asked once a period."""
+
+    def __init__(
+        self,
+        host: HostSensor,
+        processes: ProcessSensor,
+        service: ServiceSensor,
+        own_pid: int,
+        situation: Callable[[], Situation],
+    ) -> None:
+        self._host = host
+        self._processes = processes
+        self._service = service
+        self._own_pid = own_pid
+        self._situation = situation
+        self._engine = EngineSensor()
+        self._count = 0
+        self._read: dict[int, ProcessReading] = {}
+        self._vitals: Vitals | None = None
+
+    async def sample(self) -> Sample:
+        """One sample of everything, now."""
+        costly = self._count % COSTLY_EVERY == 0
+        self._count += 1
+        if costly:
+            self._vitals = await self._service.read()
+        before = self._situation()
+        # The kernel may take its time, above all when memory is short.
+        host = await asyncio.to_thread(self._look, before, costly)
+        return self._joined(self._situation(), host)
+
+    def _look(self, now: Situation, costly: bool) -> HostReading:
+        if costly:
+            pids = (pid for pid in (self._own_pid, now.engine_pid, now.service_pid) if pid is not None)
+            self._read = {pid: self._processes.read(pid) for pid in pids}
+        return self._host.read()
+
+    def _joined(self, now: Situation, host: HostReading) -> Sample:
+        engine = None
+        if now.engine_pid is not None:
+            process = self._of(now.engine_pid)
+            engine = self._engine.read(now.engine_epoch, now.heartbeat, now.engine_up_s, now.step_bound_s, process)
+        return Sample(
+            at=time.monotonic(),
+            wall=time.time(),
+            engine=engine,
+            service=self._service_reading(now.service_pid),
+            host=msgspec.structs.replace(host, swap_others_bytes=self._swapped_by_others(host)),
+            canary=now.canary,
+            engine_deaths_total=now.engine_deaths,
+        )
+
+    def _of(self, pid: int | None) -> ProcessReading:
+        return _UNKNOWN if pid is None else self._read.get(pid, _UNKNOWN)
+
+    def _service_reading(self, pid: int | None) -> ServiceReading:
+        process, vitals = self._of(pid), self._vitals
+        return ServiceReading(
+            pid=pid,
+            footprint_bytes=process.footprint_bytes,
+            loop_lag_s=None if vitals is None else vitals.loop_lag_s,
+            requests_total=None if vitals is None else vitals.requests_total,
+            errors_total=None if vitals is None else vitals.errors_total,
+            fds=process.fds,
+            fds_limit=process.fds_limit,
+        )
+
+    def _swapped_by_others(self, host: HostReading) -> int | None:
+        """What is in swap and none of ours; None where the system does not say whose it is."""
+        ours = [reading.swapped_bytes for reading in self._read.values() if reading.swapped_bytes is not None]
+        if host.swap_used_bytes is None or not ours:
+            return None
+        return max(0, host.swap_used_bytes - sum(ours))

@@ -1,0 +1,113 @@
+"""The metrics of what the watchdog watches, each declared once; a reading that is absent exports nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .samples import Sample
+from .verdicts import DetectorName, Level, Number, Verdict
+
+INCIDENTS = "stoker_incidents_total"
+INCIDENT_OPEN = "stoker_incident_open"
+ACTIONS = "stoker_watchdog_actions_total"
+CANARY_REQUESTS = "stoker_canary_requests_total"
+CANARY_DURATION = "stoker_canary_duration_seconds"
+DETECTOR_FIRING = "stoker_detector_firing"
+JOURNAL_DROPPED = "stoker_journal_records_dropped_total"
+LEAK_SLOPE = "stoker_leak_slope_bytes_per_hour"
+LEAK_SLOPE_LOWER_BOUND = "stoker_leak_slope_lower_bound_bytes_per_hour"
+MEMORY_EXHAUSTION = "stoker_memory_exhaustion_seconds"
+FRAGMENTATION_RATIO = "stoker_fragmentation_ratio"
+DECODE_SLOWDOWN_RATIO = "stoker_decode_slowdown_ratio"
+SWAP_USED = "stoker_swap_used_bytes"
+SWAP_IN = "stoker_swap_in_bytes_total"
+SWAP_OUT = "stoker_swap_out_bytes_total"
+MEMORY_PRESSURE_LEVEL = "stoker_memory_pressure_level"
+THERMAL_LEVEL = "stoker_thermal_level"
+CPU_FREQUENCY_RATIO = "stoker_cpu_frequency_ratio"
+
+DURATION_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+_OF_VERDICTS = {
+    LEAK_SLOPE: (DetectorName.LEAK, Number.SLOPE_BYTES_PER_HOUR, "Growth of memory that is neither weights nor KV"),
+    LEAK_SLOPE_LOWER_BOUND: (DetectorName.LEAK, Number.SLOPE_LOWER_BOUND_BYTES_PER_HOUR, "What that is at least"),
+    MEMORY_EXHAUSTION: (DetectorName.LEAK, Number.EXHAUSTION_SECONDS, "Until memory runs out at that rate"),
+    FRAGMENTATION_RATIO: (
+        DetectorName.FRAGMENTATION,
+        Number.FRAGMENTATION_RATIO,
+        "Memory held over memory used",
+    ),
+    DECODE_SLOWDOWN_RATIO: (DetectorName.SLOWDOWN, Number.SLOWDOWN_RATIO, "Usual decode speed over the present one"),
+}
+
+
+class WatchMetrics(Collector):
+    """Counts incidents, actions and canaries, and shows the last look at a scrape."""
+
+    def __init__(self, registry: CollectorRegistry, journal_dropped: Callable[[], int]) -> None:
+        self._incidents = Counter(INCIDENTS, "Incidents by what is wrong", ["kind"], registry=registry)
+        self._open = Gauge(INCIDENT_OPEN, "1 while an incident of this kind is open", ["kind"], registry=registry)
+        self._actions = Counter(ACTIONS, "What the watchdog did about incidents", ["kind"], registry=registry)
+        self._canaries = Counter(CANARY_REQUESTS, "Canaries by what became of them", ["outcome"], registry=registry)
+        self._canary_duration = Histogram(
+            CANARY_DURATION, "From a canary's sending to its answer", buckets=DURATION_BUCKETS_S, registry=registry
+        )
+        self._journal_dropped = journal_dropped
+        self._sample: Sample | None = None
+        self._verdicts: tuple[Verdict, ...] = ()
+        registry.register(self)
+
+    def show(self, sample: Sample, verdicts: tuple[Verdict, ...]) -> None:
+        """The last look."""
+        self._sample, self._verdicts = sample, verdicts
+
+    def incident_opened(self, kind: str) -> None:
+        self._incidents.labels(kind).inc()
+        self._open.labels(kind).inc()
+
+    def incident_closed(self, kind: str) -> None:
+        self._open.labels(kind).dec()
+
+    def acted(self, kind: str) -> None:
+        self._actions.labels(kind).inc()
+
+    def canary(self, outcome: str, duration_s: float) -> None:
+        self._canaries.labels(outcome).inc()
+        self._canary_duration.observe(duration_s)
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            JOURNAL_DROPPED, "Records that made room for later ones unwritten", value=self._journal_dropped()
+        )
+        firing = GaugeMetricFamily(DETECTOR_FIRING, "1 while a detector fires", labels=["detector"])
+        for verdict in self._verdicts:
+            firing.add_metric([verdict.detector.value], float(verdict.level is Level.FIRING))
+        yield firing
+        said = {verdict.detector: verdict.numbers for verdict in self._verdicts}
+        for name, (detector, number, text) in _OF_VERDICTS.items():
+            yield from _gauge(name, text, said.get(detector, {}).get(number))
+        if self._sample is not None:
+            yield from _host(self._sample)
+
+
+def _host(sample: Sample) -> Iterator[Metric]:
+    host = sample.host
+    yield from _gauge(SWAP_USED, "Swap in use on this machine", host.swap_used_bytes)
+    yield from _gauge(MEMORY_PRESSURE_LEVEL, "macOS: 1 normal, 2 warning, 4 critical", host.pressure_level)
+    yield from _gauge(THERMAL_LEVEL, "0 nominal to 4", host.thermal_level)
+    yield from _gauge(CPU_FREQUENCY_RATIO, "Present clock over the highest", host.clock_ratio)
+    for name, text, value in (
+        (SWAP_IN, "Read back from swap since the machine's start", host.swap_in_bytes_total),
+        (SWAP_OUT, "Written to swap since the machine's start", host.swap_out_bytes_total),
+    ):
+        if value is not None:
+            yield CounterMetricFamily(name, text, value=value)
+
+
+def _gauge(name: str, text: str, value: float | None) -> Iterator[Metric]:
+    if value is not None:
+        yield GaugeMetricFamily(name, text, value=value)

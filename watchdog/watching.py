@@ -1,0 +1,118 @@
+"""What the tree needs to be watched, joined: the journal and who writes it, the sensors, the canary, the schedule.
+
+Made in two steps, because supervisors tell their history from their first moment on, and what acts upon them can only
+be made once they are there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import aiohttp
+from prometheus_client import CollectorRegistry
+
+from ..config import Paths, Watchdog
+from .canary import Canary
+from .decisions import Child
+from .effects import Effects, Reach
+from .incidents import Incidents
+from .journal.history import History
+from .journal.journal import Journal, Retention
+from .observation import Observation, Parts
+from .panel import Panel, Sensitivity
+from .past import Past
+from .samples import Sample
+from .schedule import scheduled
+from .sensors.sampler import Sampler, Situation
+from .sensors.sensors import host_sensor, process_sensor
+from .sensors.service import ServiceSensor
+from .watch_metrics import WatchMetrics
+
+CLOSES_AFTER_S = 60.0
+JOURNAL = "journal"
+
+
+class Records:
+    """What is written down, from the tree's first moment on."""
+
+    def __init__(self, settings: Watchdog, paths: Paths, registry: CollectorRegistry) -> None:
+        url = settings.journal.url or paths.journal_url
+        retention = Retention(settings.journal.full_samples_s, settings.journal.keep_s)
+        self.journal = Journal(url, retention, self)
+        self.history = History(self.journal.put, time.time)
+        self.metrics = WatchMetrics(registry, lambda: self.journal.dropped)
+        closes_after_s = CLOSES_AFTER_S / settings.detection_speed
+        self.incidents = Incidents(self.journal.put, self.metrics, time.time, closes_after_s)
+
+    def journal_failed(self, sentence: str) -> None:
+        self.incidents.begin(JOURNAL, sentence)
+
+    def journal_recovered(self) -> None:
+        self.incidents.end(JOURNAL)
+
+
+class Watching:
+    """Everything that looks and acts. Run `run` as a task for as long as the tree lives."""
+
+    def __init__(
+        self,
+        *,
+        settings: Watchdog,
+        paths: Paths,
+        records: Records,
+        reach: Reach,
+        service_url: Callable[[], str],
+        admin_token: str,
+        http: aiohttp.ClientSession,
+    ) -> None:
+        self._settings = settings
+        self._journal = records.journal
+        self._reach = reach
+        self._canary = Canary(service_url, admin_token, http, records.metrics, settings.canary.deadline_s)
+        sampler = Sampler(
+            host_sensor(paths.home),
+            process_sensor(),
+            ServiceSensor(service_url, admin_token, http),
+            os.getpid(),
+            self._situation,
+        )
+        parts = Parts(
+            sampler=sampler,
+            panel=Panel(Sensitivity(speed=settings.detection_speed)),
+            effects=Effects(reach, records.journal.put, records.metrics.acted),
+            incidents=records.incidents,
+            journal=records.journal,
+            history=records.history,
+            metrics=records.metrics,
+            canaries_under_way=lambda: self._canary.under_way,
+        )
+        self.observation = Observation(parts, settings.sample_s, settings.detection_speed)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        return self.observation.samples
+
+    async def history(self, window_s: float) -> Past:
+        return Past(await self._journal.incidents(time.time() - window_s), await self.observation.uptime(window_s))
+
+    async def run(self) -> None:
+        """Look, judge, act, and send canaries; ends only by cancellation."""
+        with scheduled(self._settings.canary, self._canary, self._journal):
+            await self.observation.run()
+
+    def _situation(self) -> Situation:
+        engine = self._reach.engine
+        supervised = self._reach.supervisors[Child.ENGINE].snapshot()
+        ready_since = engine.ready_since
+        return Situation(
+            engine_epoch=engine.epoch,
+            engine_pid=supervised.pid,
+            engine_up_s=None if ready_since is None else time.monotonic() - ready_since,
+            step_bound_s=engine.step_bound_s,
+            heartbeat=engine.heartbeat,
+            service_pid=self._reach.supervisors[Child.SERVICE].snapshot().pid,
+            engine_deaths=supervised.unwanted_deaths,
+            canary=self._canary.latest,
+        )
