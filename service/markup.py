@@ -60,6 +60,8 @@ class Markup:
         if kind is Kind.TEXT:
             tags |= dict.fromkeys(self.noise, Kind.TEXT)
             if self.call is not None:
+                # Models close calls that they never opened, too.
+                tags |= {self.call.end: Kind.TEXT} if self.call.end else {}
                 tags[self.call.start] = Kind.CALL
         return tags
 

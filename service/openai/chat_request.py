@@ -29,6 +29,8 @@ class TextPart(Part):
 class CalledFunction(Part):
     """The name and the JSON text of the arguments of an earlier call."""
 
+    harmless = frozenset({"parsed_arguments"})
+
     name: str
     arguments: str
 
@@ -50,7 +52,7 @@ _SPEAKING: JsonDict = {"required": ["content"], "properties": {"content": {"type
 class Message(Part):
     """One turn of the conversation. `reasoning_content` is what an assistant thought, for templates that keep it."""
 
-    harmless = frozenset({"annotations", "cache_control", "provider_specific_fields", "thinking_blocks"})
+    harmless = frozenset({"annotations", "cache_control", "parsed", "provider_specific_fields", "thinking_blocks"})
     refused: ClassVar[Mapping[str, tuple[Any, ...]]] = {"audio": (), "function_call": (), "refusal": ()}
     model_config = ConfigDict(json_schema_extra={"anyOf": [_SILENT, _SPEAKING]})
 

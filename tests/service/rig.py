@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import re
 import socket
 import sys
@@ -18,6 +19,7 @@ import aiohttp
 import psutil
 
 from stoker.config import Engine, EngineEndpoint, EngineProcess, Server, ServiceProcess, Simulated
+from stoker.engine.blas import preload_environment
 
 DEADLINE_S = 20.0
 CHAT = "/v1/chat/completions"
@@ -26,7 +28,10 @@ ADMIN_TOKEN = "a token of the tree"
 
 
 class Rig:
-    """One service that listens on `url`, and at most one engine at a time, each incarnation of the next epoch."""
+    """One service that listens on `url`, and at most one engine at a time, each incarnation of the next epoch.
+
+    A `real` engine runs the model that the service has the tokenizer of.
+    """
 
     def __init__(
         self,
@@ -38,12 +43,13 @@ class Rig:
         max_waiting: int = 128,
         model_name: str = "tiny",
         model_path: Path | None = None,
+        real: bool = False,
         send_buffer_bytes: int | None = None,
     ) -> None:
         self._folder = folder
         self._server = server or Server()
         self._engine_settings = Engine(
-            kind="simulated",
+            kind="mlx" if real else "simulated",
             simulated=simulated or Simulated(),
             max_running=max_running,
             max_waiting=max_waiting,
@@ -128,7 +134,7 @@ class Rig:
         settings = EngineProcess(
             name="default",
             model_name=self._model_name,
-            model_path=None,
+            model_path=self._model_path if self._engine_settings.kind == "mlx" else None,
             socket=self.socket,
             kv_path=self._folder / "kv",
             epoch=self._epoch,
@@ -137,7 +143,9 @@ class Rig:
         path = self._folder / "engine.json"
         path.write_text(settings.model_dump_json())
         self.engine = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "stoker.engine", str(path)), stdin=asyncio.subprocess.PIPE
+            *(sys.executable, "-m", "stoker.engine", str(path)),
+            stdin=asyncio.subprocess.PIPE,
+            env={**os.environ, **preload_environment(os.environ)},
         )
 
     async def kill_engine(self) -> None:

@@ -10,7 +10,7 @@ import mlx_lm  # noqa: F401
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlx_lm.tool_parsers import mistral, qwen3_coder
+from mlx_lm.tool_parsers import gemma4, glm47, kimi_k2, mistral, qwen3_coder
 
 from stoker.service.conversation import Tool, ToolCall
 from stoker.service.markup import CallFormat, Markup
@@ -21,8 +21,13 @@ THINK = ("<think>", "</think>")
 QWEN = Markup(think=THINK, call=HERMES)
 CODER = Markup(call=CallFormat(qwen3_coder.tool_call_start, qwen3_coder.tool_call_end, qwen3_coder.parse_tool_call))
 MISTRAL = Markup(call=CallFormat(mistral.tool_call_start, mistral.tool_call_end, mistral.parse_tool_call))
+GEMMA = Markup(call=CallFormat(gemma4.tool_call_start, gemma4.tool_call_end, gemma4.parse_tool_call))
+GLM = Markup(think=THINK, call=CallFormat(glm47.tool_call_start, glm47.tool_call_end, glm47.parse_tool_call))
+KIMI = Markup(call=CallFormat(kimi_k2.tool_call_start, kimi_k2.tool_call_end, kimi_k2.parse_tool_call))
 META = Markup(call=LLAMA)
 NOISY = Markup(think=THINK, noise=("<|sep|>",))
+
+ALL = [QWEN, CODER, MISTRAL, GEMMA, GLM, KIMI, META, NOISY, Markup()]
 
 WEATHER = Tool("get_weather", "The weather somewhere", {"type": "object", "properties": {"days": {"type": "integer"}}})
 
@@ -69,6 +74,23 @@ RECORDED = [
         '\n{"name": "get_weather", "parameters": {"city": "X"}}; {"name": "get_weather", "parameters": {}}',
         [("get_weather", {"city": "X"}), ("get_weather", {})],
     ),
+    (
+        GEMMA,
+        'Sure.<|tool_call>call:get_weather{city:<|"|>Ulm {a}<|"|>,days:2}<tool_call|>',
+        [Text("Sure."), ("get_weather", {"city": "Ulm {a}", "days": 2})],
+    ),
+    (
+        GLM,
+        "<think>Hm.</think>\nOne moment.<tool_call>get_weather<arg_key>city</arg_key><arg_value>Bern</arg_value>"
+        "<arg_key>days</arg_key><arg_value>3</arg_value></tool_call>",
+        [Reasoning("Hm."), Text("One moment."), ("get_weather", {"city": "Bern", "days": 3})],
+    ),
+    (
+        KIMI,
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
+        '{"city": "Graz"}<|tool_call_end|><|tool_calls_section_end|>',
+        [("get_weather", {"city": "Graz"})],
+    ),
     (META, "The sets {1} and {2}.", [Text("The sets {1} and {2}.")]),
     (NOISY, "So <|sep|>it is", [Text("Soit is")]),
 ]
@@ -100,6 +122,15 @@ def cut_at(text: str, places: set[int]) -> list[str]:
     return [text[begin:end] for begin, end in pairwise(borders)]
 
 
+@given(st.sampled_from(RECORDED), st.data())
+def test_each_familys_answer_is_read_the_same_wherever_it_is_cut(
+    recorded: tuple[Markup, str, list[object]], data: st.DataObject
+) -> None:
+    markup, text, expected = recorded
+    places = data.draw(st.sets(st.integers(1, len(text) - 1)))
+    assert plain(read(markup, cut_at(text, places))) == expected
+
+
 pieces_of_tags = st.sampled_from(
     [
         "<think>",
@@ -122,7 +153,12 @@ pieces_of_tags = st.sampled_from(
 any_text = st.lists(pieces_of_tags, max_size=14).map("".join) | st.sampled_from(TEXTS)
 
 
-@given(any_text, st.sets(st.integers(1, 200)), st.sampled_from([QWEN, MISTRAL, META, NOISY, Markup()]), st.booleans())
+@given(
+    any_text,
+    st.sets(st.integers(1, 200)),
+    st.sampled_from(ALL),
+    st.booleans(),
+)
 def test_any_chunking_gives_the_fragments_of_the_whole(
     text: str, places: set[int], markup: Markup, in_reasoning: bool
 ) -> None:
@@ -136,6 +172,8 @@ def test_no_tag_is_ever_in_the_text(text: str, places: set[int]) -> None:
         if isinstance(segment, Text):
             assert "<think>" not in segment.text
             assert "</think>" not in segment.text
+            assert "<tool_call>" not in segment.text
+            assert "</tool_call>" not in segment.text
 
 
 @given(any_text)
