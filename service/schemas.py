@@ -88,7 +88,7 @@ def text_parts(content: Any) -> Any:
     if isinstance(content, list):
         for part in content:
             kind = part.get("type") if isinstance(part, dict) else None
-            if kind in NO_TEXT:
+            if isinstance(kind, str) and kind in NO_TEXT:
                 told = "Content of type `{kind}` is not served: models read text only here"
                 raise PydanticCustomError("no_text", told, {"kind": kind})
         return content

@@ -106,6 +106,7 @@ TABLE = [
     wrong(CHAT, "messages", messages={"role": "user"}),
     wrong(CHAT, "messages.0.content", messages=[{"role": "user", "content": 5}]),
     wrong(CHAT, "messages.0", messages=[{"role": "user"}]),
+    wrong(CHAT, "messages.0.content.0.type", messages=[{"role": "user", "content": [{"type": ["text"]}]}]),
     wrong(CHAT, "messages.0.role", messages=[{"role": "wizard", "content": "x"}]),
     wrong(CHAT, "stream", stream="yes"),
     wrong(CHAT, "model", model=7),
