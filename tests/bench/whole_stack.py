@@ -20,9 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from stoker.engine.blas import preload_environment
+from tests.bench.chat import ChatClient
 from tests.e2e.running import RunningTree
 
 TOPICS = ["the sea", "bread", "railways", "honey bees", "glass", "the moon", "tea", "maps"]
@@ -75,30 +74,11 @@ class BareLoop:
 
 async def stack_tokens_per_second(url: str, questions: list[str], max_tokens: int) -> tuple[int, float]:
     """All questions at once as streams; tokens made, and their rate from the first request to the last byte."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
+    async with ChatClient(url, "default") as client:
         started = time.perf_counter()
-        counts = await asyncio.gather(*(_stream(session, url, question, max_tokens) for question in questions))
-        seconds = time.perf_counter() - started
-    return sum(counts), sum(counts) / seconds
-
-
-async def _stream(session: aiohttp.ClientSession, url: str, question: str, max_tokens: int) -> int:
-    body: dict[str, Any] = {
-        "model": "default",
-        "messages": [{"role": "user", "content": question}],
-        "temperature": 0,
-        "max_tokens": max_tokens,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    tokens = 0
-    async with session.post(f"{url}/v1/chat/completions", json=body) as response:
-        response.raise_for_status()
-        async for line in response.content:
-            if line.startswith(b"data: {"):
-                usage = json.loads(line[6:]).get("usage")
-                tokens = usage["completion_tokens"] if usage else tokens
-    return tokens
+        asked = (client.ask([{"role": "user", "content": question}], max_tokens) for question in questions)
+        tokens = sum(reply.tokens for reply in await asyncio.gather(*asked))
+        return tokens, tokens / (time.perf_counter() - started)
 
 
 def measure(model: Path, streams: int, repeats: int, max_tokens: int) -> dict[str, Any]:
