@@ -12,7 +12,7 @@ It must outlive everything it watches, so it holds no request and waits for no c
                    `shed_level` makes the service do it;
 8. `tree`          startup -> run -> shutdown of all of them;
 9. `samples`       one look at everything; `panel` has `detectors` judge it in `verdicts`, and `policy` makes
-                   `decisions` of them, by the ladders of `remedies` (all pure);
+                   `decisions` of them: `courses` up and down the ladders of `remedies` (all pure);
 10. `status`       what the tree says about itself, as frozen structs;
 11. `api`          the HTTP interface on loopback: status, metrics, restart;
 12. `client`       how the `stoker` command finds a running tree and talks to it.

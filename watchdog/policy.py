@@ -1,9 +1,8 @@
 """From verdicts to actions: a ladder for each finding, climbed while it lasts and left again when it is gone. Pure.
 
 `decide` gets the state, the verdicts, the conditions and the clock, and returns the next state and what to do. Each
-finding (a detector and its cause) has a course: the step it is at and since when. A course climbs when its step has not
-helped for the step's dwell, and steps down when the finding has been away for a while; that while doubles when it comes
-back soon, so that nothing swings. How tight and how much load is shed is the most that any course asks for.
+finding (a detector and its cause) has a course (`courses`): the step of its ladder that it is at, and since when. How
+tight and how much load is shed is the most that any course asks for.
 
 All restarts pass through `_restart`: never two within the cool-down, whoever ordered the first, never one while the
 circuit is open, and after several within a day a person is asked instead.
@@ -14,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from .courses import CURED, Course, better, worse
 from .decisions import (
     Action,
     CloseCircuit,
@@ -28,49 +28,16 @@ from .decisions import (
     Shed,
     Tighten,
 )
-from .remedies import EXPLAINS_SLOWNESS, HOUR_S, MINUTE_S, Remedy, Step, remedy
+from .remedies import EXPLAINS_SLOWNESS, HOUR_S, MINUTE_S
 from .verdicts import Cause, DetectorName, Level, Number, Verdict
 
 COOL_DOWN_S = 30 * MINUTE_S
 RESTARTS_A_DAY = 4
 DAY_S = 24 * HOUR_S
 QUIET_S = MINUTE_S
-URGENT_S = 45 * MINUTE_S
-"""With less time than this until something runs out, nobody waits for a quiet minute."""
-RECOVER_S = 5 * MINUTE_S
-RECOVER_MOST_S = HOUR_S
-STEP_DOWN_S = MINUTE_S
 CIRCUIT_S = 2 * HOUR_S
-CURED = -1
 
 Finding = tuple[DetectorName, Cause | None]
-
-
-@dataclass(frozen=True)
-class Course:
-    """The treatment of one finding. `step` is the index of the present step, `CURED` after the last was left."""
-
-    remedy: Remedy
-    step: int
-    since: float
-    """When the present step was entered, or left to the next lower one."""
-    sentence: str
-    """The finding's, when it last fired."""
-    done: bool = False
-    """The present step was carried out; what waits for its moment is not."""
-    well_since: float | None = None
-    recover_s: float = RECOVER_S
-
-    @property
-    def entered(self) -> tuple[Step, ...]:
-        return self.remedy[: self.step + 1]
-
-    @property
-    def current(self) -> Step:
-        return self.remedy[self.step]
-
-    def level(self, kind: type[Tighten] | type[Shed]) -> int:
-        return max((step.action.level for step in self.entered if isinstance(step.action, kind)), default=0)
 
 
 @dataclass(frozen=True)
@@ -91,66 +58,18 @@ def decide(
     """The next state, and what to do at `now`; call it with every sample's verdicts."""
     known = list(verdicts)
     firing = {(verdict.detector, verdict.cause): verdict for verdict in known if verdict.level is Level.FIRING}
-    lingering = {verdict.detector for verdict in known if verdict.level is not Level.OK}
-    courses: dict[Finding, Course] = {}
-    for finding in [*state.courses, *(finding for finding in firing if finding not in state.courses)]:
-        course = _next_course(finding, state.courses.get(finding), firing.get(finding), lingering, now)
-        if course is not None:
-            courses[finding] = course
-    state = replace(state, courses=courses, restarts=tuple(at for at in state.restarts if now - at < DAY_S))
+    slow_anyway = any(verdict.level is not Level.OK for verdict in known if verdict.detector in EXPLAINS_SLOWNESS)
+    courses = {finding: better(course, now) for finding, course in state.courses.items() if finding not in firing}
+    for finding, verdict in firing.items():
+        explained = slow_anyway and finding[0] is DetectorName.SLOWDOWN
+        courses[finding] = worse(state.courses.get(finding), verdict, explained, now)
+    present = {finding: course for finding, course in courses.items() if course is not None}
+    state = replace(state, courses=present, restarts=tuple(at for at in state.restarts if now - at < DAY_S))
     decisions: list[Decision] = []
     for step in (_levels, _once, _circuit, _restart):
         state, decided = step(state, firing, conditions, now)
         decisions += decided
     return state, decisions
-
-
-def _next_course(
-    finding: Finding, course: Course | None, verdict: Verdict | None, lingering: set[DetectorName], now: float
-) -> Course | None:
-    """The course a moment later; None when it is over and forgotten."""
-    if verdict is not None:
-        return _worse(course, verdict, lingering, now)
-    if course is None:
-        return None
-    if finding[0] in lingering:
-        return replace(course, well_since=None)
-    return _better(course, now)
-
-
-def _worse(course: Course | None, verdict: Verdict, lingering: set[DetectorName], now: float) -> Course:
-    if course is None:
-        return Course(remedy(verdict), 0, now, verdict.sentence)
-    if course.step == CURED:
-        recover_s = min(2 * course.recover_s, RECOVER_MOST_S)
-        return Course(remedy(verdict), 0, now, verdict.sentence, recover_s=recover_s)
-    course = replace(course, sentence=verdict.sentence, well_since=None)
-    if _is_explained(verdict, lingering):
-        return replace(course, since=now)
-    if not _is_urgent(verdict) and now - course.since < course.current.dwell_s:
-        return course
-    if course.step + 1 < len(course.remedy):
-        return replace(course, step=course.step + 1, since=now, done=False)
-    return replace(course, since=now, done=False) if now - course.since >= course.current.dwell_s else course
-
-
-def _better(course: Course, now: float) -> Course | None:
-    """One step down each minute, once it has been well for long enough; forgotten when it has not come back."""
-    course = course if course.well_since is not None else replace(course, well_since=now)
-    assert course.well_since is not None
-    if course.step == CURED:
-        return course if now - course.since < RECOVER_MOST_S else None
-    if now - course.well_since < course.recover_s or now - course.since < STEP_DOWN_S:
-        return course
-    return replace(course, step=course.step - 1, since=now, done=True)
-
-
-def _is_urgent(verdict: Verdict) -> bool:
-    return verdict.numbers.get(Number.EXHAUSTION_SECONDS, URGENT_S) < URGENT_S
-
-
-def _is_explained(verdict: Verdict, lingering: set[DetectorName]) -> bool:
-    return verdict.detector is DetectorName.SLOWDOWN and not lingering.isdisjoint(EXPLAINS_SLOWNESS)
 
 
 Outcome = tuple[State, list[Decision]]
@@ -168,11 +87,20 @@ def _levels(state: State, firing: dict[Finding, Verdict], conditions: Conditions
             finding = max(asked, key=lambda each: asked[each])
             sentence = f"from level {present} to {wanted}: {state.courses[finding].sentence}"
         else:
-            finding = max(state.courses, key=lambda each: state.courses[each].since)
-            sentence = f"back from level {present} to {wanted}: no longer so is that {state.courses[finding].sentence}"
+            finding = max(_asked_for(kind, state), key=lambda each: state.courses[each].since)
+            sentence = f"back from level {present} to {wanted}, because this is over: {state.courses[finding].sentence}"
         decisions.append(Decision(now, kind(wanted), f"{_name(kind(wanted))} {sentence}", finding[0]))
         state = replace(state, tighten=wanted) if kind is Tighten else replace(state, shed=wanted)
     return state, decisions
+
+
+def _asked_for(kind: type[Tighten] | type[Shed], state: State) -> list[Finding]:
+    """The findings whose ladders have such a step."""
+    return [
+        finding
+        for finding, course in state.courses.items()
+        if any(isinstance(step.action, kind) for step in course.remedy)
+    ]
 
 
 def _once(state: State, firing: dict[Finding, Verdict], conditions: Conditions, now: float) -> Outcome:

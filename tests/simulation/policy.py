@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from rich.progress import track
 
+from stoker.watchdog.courses import RECOVER_S
 from stoker.watchdog.decisions import (
     CloseCircuit,
     Conditions,
@@ -70,7 +71,7 @@ def random_verdicts(draw: random.Random) -> Iterator[tuple[list[Verdict], Condit
 def check_run(seed: int) -> None:
     """The invariants, over one run of random verdicts and the hours of health after it."""
     state, now = State(), 0.0
-    restarted_at, changed_at = float("-inf"), {Tighten: float("-inf"), Shed: float("-inf")}
+    restarted_at, raised_at = float("-inf"), {Tighten: float("-inf"), Shed: float("-inf")}
     restarts, levels = [], {Tighten: 0, Shed: 0}
     circuit = False
     for verdicts, conditions in random_verdicts(random.Random(seed)):
@@ -94,9 +95,10 @@ def check_run(seed: int) -> None:
                 kind = type(action)
                 if action.level > levels[kind]:
                     assert decision.detector in firing, "an action without evidence"
+                    raised_at[kind] = now
                 else:
-                    assert now - changed_at[kind] >= 60.0, "swinging"
-                levels[kind], changed_at[kind] = action.level, now
+                    assert now - raised_at[kind] >= RECOVER_S, "swinging"
+                levels[kind] = action.level
             elif isinstance(action, OpenCircuit | CloseCircuit):
                 assert circuit is isinstance(action, CloseCircuit)
                 circuit = not circuit

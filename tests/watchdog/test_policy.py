@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.watchdog.courses import RECOVER_S
 from stoker.watchdog.decisions import (
     Action,
     Child,
@@ -23,7 +24,7 @@ from stoker.watchdog.decisions import (
     Shed,
     Tighten,
 )
-from stoker.watchdog.policy import RECOVER_S, RESTARTS_A_DAY, State, decide
+from stoker.watchdog.policy import RESTARTS_A_DAY, State, decide
 from stoker.watchdog.verdicts import Cause, DetectorName, Level, Verdict
 from tests.simulation.policy import check_run, verdict
 
@@ -133,6 +134,18 @@ def test_what_comes_back_soon_is_undone_later_each_time() -> None:
         changes += len(life.live(600, [verdict(DetectorName.THERMAL)]))
         changes += len(life.live(600))
     assert changes < 72 * 3
+
+
+def test_what_is_merely_suspect_does_not_keep_load_shed() -> None:
+    life = Life()
+    life.live(20 * 60, [verdict(DetectorName.PRESSURE, cause=Cause.OURS)])
+    assert life.live(HOUR_S, [verdict(DetectorName.PRESSURE, Level.SUSPECT, Cause.OURS)])[-1] == Tighten(0)
+
+
+def test_another_cause_ends_the_course_of_the_first() -> None:
+    life = Life()
+    life.live(20 * 60, [verdict(DetectorName.SWAP, cause=None)])
+    assert Shed(0) in life.live(HOUR_S, [verdict(DetectorName.SWAP, cause=Cause.OTHERS)])
 
 
 @pytest.mark.parametrize("name", DetectorName)
