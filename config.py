@@ -186,6 +186,15 @@ class Engine(Section):
     """KV of earlier requests kept in memory for prompts that begin alike; 0 keeps none, in memory or on disk."""
     prefix_cache_disk_bytes: Annotated[int, Field(ge=0)] = 8 * 1024 * 1024 * 1024
     """KV kept on disk, so that a restarted engine goes on warm; 0 keeps none."""
+    kv_bits: Literal[8, 4] | None = None
+    """Quantize the keys and values of all requests, running or kept, to so many bits: room for two or four times the
+    tokens of a 16-bit model, at some cost of quality, more so at 4. Absent, they stay as the model computes them."""
+    kv_group_size: Literal[32, 64, 128] = 64
+    """How many neighbouring numbers share a scale where keys and values are quantized; it must divide the model's head
+    width."""
+    prefix_cache_bits: Literal[8] | None = None
+    """Quantize only what the prefix cache keeps: half the memory and disk of a 16-bit model's, a quarter of a 32-bit
+    one's; what a prompt finds there is then almost, not exactly, what it would compute. Not beside `kv_bits`."""
     cache_limit_bytes: Count = 1024 * 1024 * 1024
     """Bound of MLX's pool of freed buffers."""
     memory_limit_bytes: Count | None = None
@@ -197,6 +206,15 @@ class Engine(Section):
     """Time between two heartbeats."""
     simulated: Simulated = Simulated()
     """Used when `kind` is `simulated`."""
+
+    @model_validator(mode="after")
+    def _quantized_once(self) -> Engine:
+        if self.kv_bits is not None and self.prefix_cache_bits is not None:
+            raise PydanticCustomError(
+                "quantized_twice",
+                "`prefix_cache_bits` has nothing to do where `kv_bits` is set; remove one of them",
+            )
+        return self
 
 
 class Restart(Section):

@@ -13,20 +13,23 @@ import mlx_lm.utils
 import structlog
 from mlx.utils import tree_reduce
 
-from ..config import EngineProcess
+from ..config import Engine, EngineProcess
 from . import memory
 from .blocks import root_hash
 from .draft_model import DraftModel
 from .drafting import Drafting
 from .errors import GrammarError, ModelError
 from .grammar import GrammarCompiler
+from .kv_arrays import Quantization
 from .kv_cost import KvBudget
 from .kv_disk import DiskTier
 from .mlx_batch import MlxBatch
-from .prefix_cache import BLOCK_TOKENS, PrefixCache
+from .prefix_blocks import BLOCK_TOKENS
+from .prefix_cache import PrefixCache
 from .protocol import Limits
 from .ragged import RaggedModel
 from .ragged_attention import hook_attention
+from .row_state import leaves
 
 DEFAULT_CONTEXT_TOKENS = 8192
 """For a model whose configuration names no window."""
@@ -42,6 +45,7 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
     model, config = _load(settings.model_path)
     weights = _nbytes(model)
     ragged = RaggedModel.probe(model)
+    _quantize_kv(settings.engine, ragged)
     kv = KvBudget(memory.kv_cost(ragged), settings.engine.kv_budget_bytes or bounds.kv_budget(weights))
     log.info(
         "model_loaded",
@@ -119,22 +123,44 @@ def _grammars(folder: Path, vocabulary: int, end_ids: int | list[int] | None) ->
         return None
 
 
+def _quantize_kv(engine: Engine, model: RaggedModel) -> None:
+    """As configured; refused now rather than at the first request."""
+    for key, bits in (("kv_bits", engine.kv_bits), ("prefix_cache_bits", engine.prefix_cache_bits)):
+        if bits is None:
+            continue
+        how = Quantization(bits, engine.kv_group_size)
+        try:
+            if key == "kv_bits":
+                model.quantize_kv(how)
+            else:
+                model.check_groups(how)
+        except ModelError as error:
+            raise ModelError(f"`engine.{key}` = {bits} cannot work with this model: {error}") from error
+
+
 def _prefix_cache(settings: EngineProcess, model: RaggedModel, kv_bytes: int) -> PrefixCache | None:
     engine = settings.engine
     assert settings.model_path is not None
-    if not engine.prefix_cache_ram_bytes or not model.shares_prefixes:
+    if not engine.prefix_cache_ram_bytes or not model.resumes:
         return None
+    quantization = Quantization(engine.prefix_cache_bits, engine.kv_group_size) if engine.prefix_cache_bits else None
     root = root_hash(
         model=_fingerprint(settings.model_path),
         mlx_lm=mlx_lm.__version__,
-        caches=[type(cache).__name__ for cache in model.new_row().caches],
+        caches=[type(leaf).__name__ for leaf in leaves(model.new_row().caches)],
         block_tokens=BLOCK_TOKENS,
-        kv="model",
+        kv=_kv_form(model, quantization),
     )
     disk = None
     if engine.prefix_cache_disk_bytes:
         disk = DiskTier(settings.kv_path, engine.prefix_cache_disk_bytes, version=root.hex())
-    return PrefixCache(root, min(engine.prefix_cache_ram_bytes, kv_bytes), disk)
+    ram_bytes = min(engine.prefix_cache_ram_bytes, kv_bytes)
+    return PrefixCache(root, ram_bytes, disk, model, quantization)
+
+
+def _kv_form(model: RaggedModel, kept: Quantization | None) -> str:
+    """What the same tokens' KV differs by besides the model. Rows' own and kept quantization give different KV."""
+    return f"kept {kept}" if kept is not None else str(model.quantization or "model")
 
 
 def _fingerprint(folder: Path) -> str:

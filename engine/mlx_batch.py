@@ -26,7 +26,8 @@ from .grammar import Forced, GrammarCompiler, MaskWorker, Matcher
 from .memory import MemoryPlan
 from .prefix_cache import Lease, PrefixCache
 from .protocol import Grammar, Limits, Memory, MissReason, Tier, TokenLogprob
-from .ragged import RaggedModel, RowState
+from .ragged import RaggedModel
+from .row_state import RowState
 from .sampling import Draws, SamplerCache
 from .scheduler import Chunk
 from .speculative import MAX_DRAFT, NO_DRAFT, Draft, Verdict, common_prefix
@@ -72,7 +73,7 @@ class _Row:
     @property
     def shared(self) -> int:
         """Of its KV's tokens, those in memory that the prefix cache counts."""
-        return self.lease.shared_tokens if self.lease is not None else 0
+        return self.state.shared
 
     @property
     def must_know_its_tokens(self) -> bool:
@@ -181,15 +182,16 @@ class MlxBatch:
     def add(self, row_id: str) -> Found:
         expected = self._expected.pop(row_id)
         spec, tokens, lease = expected.spec, expected.tokens, expected.lease
-        found = Found(miss=MissReason.NOT_TRIMMABLE if spec.use_prefix_cache else None)
-        if self._prefixes is not None and lease is not None:
-            found = self._prefixes.begin(lease, tokens)
         history = History(self._vocabulary, spec.prompt, spec.emitted) if spec.sampling.looks_back else None
         matcher = None
         if spec.grammar is not None:
             assert self._grammars is not None, "a grammar that was not refused"
             matcher = self._grammars.matcher(spec.grammar, spec.emitted)
-        state = self._model.new_row(lease.prefixes if lease is not None else ())
+        if self._prefixes is not None and lease is not None:
+            state, found = self._prefixes.begin(lease, tokens)
+        else:
+            miss = MissReason.NOT_TRIMMABLE if spec.use_prefix_cache else None
+            state, found = self._model.new_row(), Found(miss=miss)
         self._rows[row_id] = _Row(spec, state, tokens, lease, history, matcher)
         forced = Forced(matcher) if matcher is not None else None
         self._drafting.add(row_id, tokens, spec.sampling, len(spec.emitted), forced)
@@ -212,6 +214,7 @@ class MlxBatch:
         # A piece that draws nothing is pulled in by its caches; the others are pulled in by their tokens.
         quiet = [row for row, chunk in zip(rows, chunks, strict=True) if not chunk.draws]
         computed = [array for row in quiet for array in _arrays_of(row.state.caches)]
+        computed += [array for row in rows for saved in row.state.checkpoints for array in saved.arrays.values()]
         mx.async_eval(draws.arrays(), computed)  # type: ignore[no-untyped-call]
         decodes_only = all(chunk.decodes for chunk in chunks)
         self._under_way.append(_Launch(drawings, draws, computed, decodes_only))
@@ -265,8 +268,8 @@ class MlxBatch:
             self._prefixes.close(FLUSH_DEADLINE_S)
 
     def memory(self) -> Memory:
-        kv = sum(cache.nbytes for row in self._rows.values() for cache in row.state.caches)
-        kv += self._prefixes.ram_nbytes if self._prefixes is not None else 0
+        kv = sum(row.state.nbytes for row in self._rows.values())
+        kv += self._prefixes.nbytes if self._prefixes is not None else 0
         kv += self._drafting.kv_nbytes
         return self._memory.reading(kv)
 
@@ -282,7 +285,10 @@ class MlxBatch:
         """KV that rows have to themselves once these chunks are computed, as long as drafts may be."""
         counts = {chunk.id: chunk.count + (MAX_DRAFT if chunk.decodes else 0) for chunk in chunks}
         rows = self._rows.items()
-        return self._memory.kv.taken((row.state.length + counts.get(row_id, 0), row.shared) for row_id, row in rows)
+        saved = sum(checkpoint.nbytes for _, row in rows for checkpoint in row.state.checkpoints)
+        return saved + self._memory.kv.taken(
+            (row.state.length + counts.get(row_id, 0), row.shared) for row_id, row in rows
+        )
 
     def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[Draft]:
         """A draft for each chunk, mostly empty; only rows whose tokens are all known can have one."""
@@ -363,10 +369,7 @@ class MlxBatch:
                 row.matcher.advance(token)
         self._drafting.extend(row.spec.id, tokens)
         if self._prefixes is not None and row.lease is not None:
-            if row.lease.announced:
-                self._prefixes.share(row.lease, self._model, row.state, row.tokens)
-            else:
-                self._prefixes.grow(row.lease, row.state, row.tokens)
+            self._prefixes.advance(row.lease, row.state, row.tokens)
         logprobs = [logprob for _, logprob in kept if logprob is not None]
         failure = row.matcher.failure if row.matcher is not None else None
         draft = drawing.draft

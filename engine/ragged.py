@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from itertools import accumulate
 from typing import Any
@@ -26,8 +25,6 @@ import mlx.core as mx
 import structlog
 from mlx.nn.layers.base import Module
 from mlx_lm.models.cache import (
-    ArraysCache,
-    CacheList,
     ChunkedKVCache,
     KVCache,
     QuantizedKVCache,
@@ -35,7 +32,11 @@ from mlx_lm.models.cache import (
     make_prompt_cache,
 )
 
-from .ragged_attention import Prefix, PrefixedKV, RaggedKV
+from .errors import ModelError
+from .kv_arrays import Prefix, Quantization, SharedPart
+from .ragged_attention import PrefixedKV, QuantizedKV, RaggedKV, continued
+from .row_layers import alone, gather, own_copy, scatter
+from .row_state import STATE_CACHES, Checkpoint, RowState, keeps_kv, kv_leaves, leaves, mapped
 
 log = structlog.get_logger(__name__)
 
@@ -48,14 +49,6 @@ class Mode(Enum):
     PACKED = "packed"
     GROUPED = "grouped"
     ROWWISE = "rowwise"
-
-
-@dataclass(slots=True, eq=False)
-class RowState:
-    """What a model remembers of one row: a cache a layer, holding `length` tokens."""
-
-    caches: list[Any]
-    length: int = 0
 
 
 class _FinalNorm(Module):
@@ -86,7 +79,14 @@ class RaggedModel:
     def __init__(self, model: Any, mode: Mode) -> None:
         self._model = model
         self.mode = mode
+        self.quantization: Quantization | None = None
+        """Of the KV of its rows, but for windows, which do not grow."""
         self._final_norm = _wrap_final_norm(model) if mode is Mode.PACKED else None
+        fresh = list(leaves(make_prompt_cache(model)))
+        self.resumes = all(type(leaf) is KVCache or type(leaf) in STATE_CACHES for leaf in fresh)
+        """Whether a row can begin with what another one computed: every cache is of a class that can be kept."""
+        self.needs_checkpoints = any(isinstance(leaf, STATE_CACHES) for leaf in fresh)
+        """Whether that takes a checkpoint beside the KV."""
 
     @classmethod
     def probe(cls, model: Any) -> RaggedModel:
@@ -94,40 +94,70 @@ class RaggedModel:
 
         Two short rows go through it; this is also the model's first compilation. Ids 0 to 7 must be tokens.
         """
-        alone = cls(model, Mode.ROWWISE)
-        attends_only = all(isinstance(cache, _ATTENTION_CACHES) for cache in alone.new_row().caches)
+        by_row = cls(model, Mode.ROWWISE)
+        attends_only = all(isinstance(cache, _ATTENTION_CACHES) for cache in by_row.new_row().caches)
         candidate = cls(model, Mode.PACKED if attends_only else Mode.GROUPED)
-        expected = _probe_logits(alone)
-        try:
-            right = bool(mx.all(mx.abs(_probe_logits(candidate) - expected) < 0.1 * mx.std(expected)))
-        except Exception as error:
-            # Whatever a model raises when it meets a ragged batch, it does not take one.
-            log.info("ragged_batch_refused", mode=candidate.mode.value, error=repr(error))
-            right = False
-        return candidate if right else alone
+        expected = _probe_logits(by_row)
+        chosen = candidate if _agrees(lambda: _probe_logits(candidate), expected, candidate.mode.value) else by_row
+        if chosen.resumes:
+            chosen.resumes = _agrees(lambda: _resumed_logits(chosen), expected[2:4], "resumed")
+        return chosen
 
     @property
-    def shares_prefixes(self) -> bool:
-        """Whether rows can read each other's KV: plain attention in every layer, nothing recurrent or sliding."""
-        return self.mode is Mode.PACKED and all(type(cache) is KVCache for cache in make_prompt_cache(self._model))
+    def shares_parts(self) -> bool:
+        """Whether rows read common KV where it lies; otherwise each gets a copy."""
+        return self.mode is not Mode.ROWWISE
 
-    def new_row(self, prefixes: Sequence[Prefix] = ()) -> RowState:
-        """A row that begins with these prefixes, one after the other (only where `shares_prefixes`)."""
-        if not prefixes:
-            return RowState(make_prompt_cache(self._model))
-        by_layer = zip(*(prefix.layers for prefix in prefixes), strict=True)
-        return RowState([PrefixedKV(parts) for parts in by_layer], sum(prefix.tokens for prefix in prefixes))
+    def new_row(self, prefixes: Sequence[Prefix] = (), checkpoint: Checkpoint | None = None) -> RowState:
+        """A row that begins with these prefixes, one after the other, and what `checkpoint` has beside them.
 
-    def continued(self, row: RowState, prefixes: Sequence[Prefix], moved: int) -> list[Any]:
-        """The row's caches with the first `moved` tokens of its tail left to the last of `prefixes`."""
-        by_layer = zip(*(prefix.layers for prefix in prefixes), strict=True)
-        caches = []
-        for parts, old in zip(by_layer, row.caches, strict=True):
-            new = PrefixedKV(parts)
-            if old.offset > moved:
-                new.update_and_fetch(old.keys[..., moved : old.offset, :], old.values[..., moved : old.offset, :])
-            caches.append(new)
-        return caches
+        Only where `resumes`; where `needs_checkpoints`, one of the prefixes' very length belongs to them.
+        """
+        parts = zip(*(prefix.layers for prefix in prefixes), strict=True)
+        caches = mapped(
+            make_prompt_cache(self._model),
+            lambda leaf: self._beginning(next(parts, ())) if isinstance(leaf, KVCache) else leaf,
+        )
+        begun = sum(prefix.tokens for prefix in prefixes)
+        if checkpoint is not None:
+            assert checkpoint.tokens == begun, f"a checkpoint at {checkpoint.tokens} for {begun} tokens"
+            checkpoint.restore(caches)
+        return RowState(caches, begun, shared=begun if self.shares_parts else 0)
+
+    def _beginning(self, parts: Sequence[SharedPart]) -> Any:
+        """One layer's cache of a row that begins with these parts."""
+        if self.quantization is not None:
+            return QuantizedKV(parts, self.quantization)
+        if not parts:
+            return KVCache()
+        return PrefixedKV(parts) if self.shares_parts else own_copy(parts)
+
+    def share(self, row: RowState, prefixes: Sequence[Prefix], moved: int) -> None:
+        """Leave the first `moved` tokens of the row's tail to the last of `prefixes` (only where `shares_parts`)."""
+        parts = zip(*(prefix.layers for prefix in prefixes), strict=True)
+        row.caches = mapped(row.caches, lambda leaf: continued(leaf, next(parts), moved) if keeps_kv(leaf) else leaf)
+        row.shared += moved
+
+    def quantize_kv(self, how: Quantization) -> None:
+        """Keep the KV of new rows quantized. Raises `ModelError` where that cannot work."""
+        if self.mode is Mode.ROWWISE:
+            raise ModelError("it attends in a way of its own, which takes keys and values only as they are; remove it")
+        self.check_groups(how)
+        self.quantization = how
+
+    def check_groups(self, how: Quantization) -> None:
+        """Raise `ModelError` unless the model's KV can be cut into such groups."""
+        row = self.new_row()
+        self.forward([row], [1], mx.array([1]), wanted=[])
+        widths = {array.shape[-1] for leaf in kv_leaves(row.caches) for array in (leaf.keys, leaf.values)}
+        if not widths:
+            raise ModelError("it keeps no keys and values that grow; remove it")
+        unfit = [width for width in sorted(widths) if width % how.group_size]
+        if unfit:
+            raise ModelError(
+                f"its keys or values are {unfit[0]} wide, which groups of {how.group_size} do not divide; "
+                "set `engine.kv_group_size` to one that does"
+            )
 
     def forward(
         self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
@@ -136,12 +166,35 @@ class RaggedModel:
 
         Returns the logits after each id whose index is in `wanted` (ascending), [wanted, vocabulary].
         """
+        while ahead := _before_stops(rows, counts):
+            counts, ids, wanted = self._run_ahead(ahead, rows, counts, ids, wanted)
+        return self._pass(rows, counts, ids, wanted)
+
+    def _run_ahead(
+        self,
+        ahead: dict[int, int],
+        rows: Sequence[RowState],
+        counts: Sequence[int],
+        ids: mx.array,
+        wanted: Sequence[int],
+    ) -> tuple[list[int], mx.array, list[int]]:
+        """Compute the first `ahead[i]` of the tokens of each row i in there; returns what is left of all."""
+        pieces = ids.split(tuple(accumulate(counts))[:-1])
+        first = mx.concatenate([pieces[i][:count] for i, count in ahead.items()])
+        self._pass([rows[i] for i in ahead], list(ahead.values()), first, [])
+        left = [count - ahead.get(i, 0) for i, count in enumerate(counts)]
+        rest = mx.concatenate([piece[ahead.get(i, 0) :] for i, piece in enumerate(pieces)])
+        gone = list(accumulate(ahead.get(i, 0) for i in range(len(rows))))
+        ends = list(accumulate(counts))
+        return left, rest, [index - gone[bisect_right(ends, index)] for index in wanted]
+
+    def _pass(self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]) -> mx.array:
         if self.mode is Mode.PACKED:
             logits = self._packed(rows, counts, ids, wanted)
         else:
             logits = self._separate(rows, counts, ids, wanted)
         for row, count in zip(rows, counts, strict=True):
-            row.length += count
+            row.advance(count)
         return logits
 
     @property
@@ -182,7 +235,7 @@ class RaggedModel:
             logits = dict(zip(group, together.split(len(group)), strict=True))
         for i, row in enumerate(rows):
             if i not in logits:
-                logits[i] = self._model(pieces[i][None], cache=row.caches)[0]
+                logits[i] = self._model(pieces[i][None], cache=alone(row, counts[i]))[0]
         if not wanted:
             return mx.zeros((0, 0))
         row_of = [bisect_right(ends, index) for index in wanted]
@@ -191,10 +244,10 @@ class RaggedModel:
 
     def _grouped(self, rows: Sequence[RowState], ids: mx.array) -> mx.array:
         offset = mx.array([row.length for row in rows])
-        layers = [_gather(caches, offset) for caches in zip(*(row.caches for row in rows), strict=True)]
+        layers = [gather(caches, offset) for caches in zip(*(row.caches for row in rows), strict=True)]
         logits: mx.array = self._model(ids[:, None], cache=layers)[:, -1]
         for index, row in enumerate(rows):
-            row.caches = [_scatter(layer, index) for layer in layers]
+            row.caches = [scatter(layer, index) for layer in layers]
         return logits
 
 
@@ -210,29 +263,37 @@ def _wrap_final_norm(model: Any) -> _FinalNorm | None:
     return wrapped
 
 
-def _gather(caches: Sequence[Any], offset: mx.array) -> Any:
-    """One layer's caches of several rows as one: recurrent state stacked, attention ragged."""
-    first = caches[0]
-    if isinstance(first, CacheList):
-        return CacheList(*(_gather(parts, offset) for parts in zip(*(cache.caches for cache in caches), strict=True)))
-    if isinstance(first, ArraysCache):
-        return ArraysCache.merge(caches)
-    return RaggedKV(caches, [1] * len(caches), offset)
+def _before_stops(rows: Sequence[RowState], counts: Sequence[int]) -> dict[int, int]:
+    """The rows whose tokens lead past a place where a checkpoint is due, and how many tokens lead there."""
+    stops = ((i, row.next_stop, row.length, count) for i, (row, count) in enumerate(zip(rows, counts, strict=True)))
+    return {i: stop - length for i, stop, length, count in stops if stop is not None and stop < length + count}
 
 
-def _scatter(layer: Any, index: int) -> Any:
-    """Row `index` of what `_gather` made."""
-    if isinstance(layer, CacheList):
-        return CacheList(*(_scatter(part, index) for part in layer.caches))
-    return layer.rows[index] if isinstance(layer, RaggedKV) else layer.extract(index)
+def _agrees(batched: Callable[[], mx.array], expected: mx.array, what: str) -> bool:
+    try:
+        return bool(mx.all(mx.abs(batched() - expected) < 0.1 * mx.std(expected)))
+    except Exception as error:
+        # Whatever a model raises when it meets such a batch, it does not take one.
+        log.info("ragged_batch_refused", what=what, error=repr(error))
+        return False
 
 
 def _probe_logits(model: RaggedModel) -> mx.array:
-    """Logits of two rows after steps of unequal pieces and a step of single tokens, [6, vocabulary]."""
+    """Logits of two rows after steps of unequal pieces and a step of single tokens, [7, vocabulary]."""
     rows = [model.new_row(), model.new_row()]
     steps = [
-        model.forward(rows, [5, 3], mx.array([1, 2, 3, 4, 5, 6, 7, 1]), wanted=[4, 5, 7]),
-        model.forward(rows, [2, 1], mx.array([2, 3, 5]), wanted=[2]),
+        model.forward(rows, [5, 3], mx.array([1, 2, 3, 4, 5, 6, 7, 1]), wanted=[5, 7]),
+        model.forward(rows, [2, 1], mx.array([2, 3, 5]), wanted=[0, 1, 2]),
         model.forward(rows, [1, 1], mx.array([4, 1]), wanted=[0, 1]),
     ]
     return mx.concatenate(steps).astype(mx.float32)
+
+
+def _resumed_logits(model: RaggedModel) -> mx.array:
+    """Those of the first row's second step, from a row that begins with the first, [2, vocabulary]."""
+    begun = model.new_row()
+    model.forward([begun], [5], mx.array([1, 2, 3, 4, 5]), wanted=[])
+    prefix = Prefix.copied(kv_leaves(begun.caches), 0, 5)
+    checkpoint = Checkpoint.of(begun.caches, 5) if model.needs_checkpoints else None
+    resumed = model.new_row([prefix], checkpoint)
+    return model.forward([resumed], [2], mx.array([2, 3]), wanted=[0, 1]).astype(mx.float32)

@@ -16,63 +16,11 @@ from typing import Any
 
 import mlx.core as mx
 import mlx_lm.models.base as mlx_lm_base
-from mlx_lm.models.cache import KVCache
+from mlx_lm.models.cache import KVCache, QuantizedKVCache
+
+from .kv_arrays import KVArray, Quantization, SharedPart, tail_of
 
 _row_attention: Callable[..., mx.array] = mlx_lm_base.scaled_dot_product_attention
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedPart:
-    """Keys and values that several rows may read, [1, kv_heads, tokens, head_dim] each. Rows share it by identity."""
-
-    keys: mx.array
-    values: mx.array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prefix:
-    """Consecutive tokens' KV in every layer, computed once; immutable."""
-
-    layers: tuple[SharedPart, ...]
-    tokens: int
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.keys.nbytes + part.values.nbytes for part in self.layers)
-
-    def piece(self, start: int, count: int) -> Prefix:
-        """`count` tokens from `start`, as views of the same memory."""
-        if (start, count) == (0, self.tokens):
-            return self
-        end = start + count
-        cut = tuple(SharedPart(part.keys[..., start:end, :], part.values[..., start:end, :]) for part in self.layers)
-        mx.eval([array for part in cut for array in (part.keys, part.values)])
-        return Prefix(cut, count)
-
-    @staticmethod
-    def copied(caches: Sequence[KVCache], start: int, count: int) -> Prefix:
-        """`count` tokens of a row's own tail from its index `start`, in memory of their own."""
-        end = start + count
-        layers = tuple(
-            SharedPart(mx.contiguous(cache.keys[..., start:end, :]), mx.contiguous(cache.values[..., start:end, :]))
-            for cache in caches
-        )
-        mx.eval([array for part in layers for array in (part.keys, part.values)])
-        return Prefix(layers, count)
-
-    @staticmethod
-    def joined(pieces: Sequence[Prefix]) -> Prefix:
-        """The pieces one after the other, copied into one."""
-        by_layer = zip(*(piece.layers for piece in pieces), strict=True)
-        layers = tuple(
-            SharedPart(
-                mx.concatenate([part.keys for part in parts], axis=2),
-                mx.concatenate([part.values for part in parts], axis=2),
-            )
-            for parts in by_layer
-        )
-        mx.eval([array for part in layers for array in (part.keys, part.values)])
-        return Prefix(layers, sum(piece.tokens for piece in pieces))
 
 
 class PrefixedKV(KVCache):  # type: ignore[misc]  # mlx-lm is untyped
@@ -81,9 +29,38 @@ class PrefixedKV(KVCache):  # type: ignore[misc]  # mlx-lm is untyped
     `offset` and `nbytes` are the tail's alone.
     """
 
+    quantization = None
+
     def __init__(self, parts: Sequence[SharedPart]) -> None:
         super().__init__()
         self.parts = tuple(parts)
+
+
+class QuantizedKV(QuantizedKVCache):  # type: ignore[misc]  # mlx-lm is untyped
+    """The same with a quantized tail, and parts that are quantized alike."""
+
+    def __init__(self, parts: Sequence[SharedPart], quantization: Quantization) -> None:
+        super().__init__(quantization.group_size, quantization.bits)
+        self.parts = tuple(parts)
+        self.quantization = quantization
+
+
+PartedKV = PrefixedKV | QuantizedKV
+
+
+def continued(old: Any, parts: Sequence[SharedPart], moved: int) -> PartedKV:
+    """A row's cache with the first `moved` tokens of its tail left to the last of `parts`."""
+    left = tail_of(old).each(lambda array: array.cut(moved, old.offset)) if old.offset > moved else None
+    if isinstance(old, QuantizedKV):
+        quantized = QuantizedKV(parts, old.quantization)
+        if left is not None:
+            quantized.keys, quantized.values = left.keys.copied().arrays, left.values.copied().arrays
+            quantized.offset = old.offset - moved
+        return quantized
+    new = PrefixedKV(parts)
+    if left is not None:
+        new.update_and_fetch(left.keys.dense(), left.values.dense())
+    return new
 
 
 class RaggedMask(tuple[Any, ...]):
@@ -112,8 +89,8 @@ class RaggedKV:
 
     rows: Sequence[Any]
     counts: Sequence[int]
-    offset: mx.array
-    """Position of every new token in its own row, [tokens]."""
+    offset: mx.array | int
+    """Position of every new token in its own row, [tokens]; of the first in a pass with one row."""
     _kv: list[tuple[Any, Any]] = field(default_factory=list)
 
     def make_mask(self, _: int, **options: Any) -> RaggedMask | None:
@@ -135,18 +112,18 @@ class RaggedKV:
         scaled = self._rows_of(queries * scale)
         for i, (row, row_queries) in enumerate(zip(self.rows, self._rows_of(queries), strict=True)):
             keys, values = self._kv[i]
-            if sinks is None and _is_ours(row, masks[i]):
-                prefixed[i] = _PrefixedRow.of(_parts_of(row), scaled[i], keys, values, masks[i])
+            if _is_ours(row, masks[i]):
+                how = row.quantization if isinstance(row, PartedKV) else None
+                tail = SharedPart(KVArray.of(keys, how), KVArray.of(values, how))
+                prefixed[i] = _PrefixedRow.of(_parts_of(row), scaled[i], tail, masks[i])
             else:
-                assert not _parts_of(row), "attention sinks with a shared prefix"
-                mask_of_row = masks[i].tail if isinstance(masks[i], _Visible) else masks[i]
                 outputs[i] = _row_attention(
-                    row_queries, keys, values, cache=row, scale=scale, mask=mask_of_row, sinks=sinks
+                    row_queries, keys, values, cache=row, scale=scale, mask=masks[i], sinks=sinks
                 )
         if prefixed:
-            outputs |= zip(prefixed, _attend_prefixed(list(prefixed.values())), strict=True)
+            outputs |= zip(prefixed, _attend_prefixed(list(prefixed.values()), sinks), strict=True)
         self._kv = []
-        return mx.concatenate([_across(outputs[i]) for i in range(len(self.rows))])
+        return self._packed([outputs[i] for i in range(len(self.rows))])
 
     def _rows_of(self, packed: mx.array) -> list[mx.array]:
         """[tokens, heads, 1, dim] to a [1, heads, count, dim] for each row."""
@@ -154,9 +131,26 @@ class RaggedKV:
             return packed.split(len(self.rows))
         return [_across(piece) for piece in packed.split(tuple(accumulate(self.counts))[:-1])]
 
+    def _packed(self, of_rows: list[mx.array]) -> mx.array:
+        """The inverse of `_rows_of`."""
+        return mx.concatenate([_across(piece) for piece in of_rows])
+
+
+class SoleKV(RaggedKV):
+    """One row's cache in a pass of its own, in which arrays are [1, heads, count, dim] as mlx-lm has them."""
+
+    def __init__(self, row: PartedKV, count: int, length: int) -> None:
+        super().__init__([row], [count], length)
+
+    def _rows_of(self, packed: mx.array) -> list[mx.array]:
+        return [packed]
+
+    def _packed(self, of_rows: list[mx.array]) -> mx.array:
+        return of_rows[0]
+
 
 def _parts_of(row: Any) -> tuple[SharedPart, ...]:
-    return row.parts if isinstance(row, PrefixedKV) else ()
+    return row.parts if isinstance(row, PartedKV) else ()
 
 
 def _mask(row: Any, count: int, options: dict[str, Any]) -> Any:
@@ -171,7 +165,9 @@ def _is_ours(row: Any, mask: Any) -> bool:
 
 def _multiplies_ourselves(row: Any) -> bool:
     """On a GPU mlx-lm's attention of one row is one kernel; on the CPU it is a dozen operations, three times ours."""
-    return bool(_parts_of(row)) or (isinstance(row, KVCache) and mx.default_device().type == mx.DeviceType.cpu)
+    if _parts_of(row) or isinstance(row, QuantizedKV):
+        return True
+    return isinstance(row, KVCache) and mx.default_device().type == mx.DeviceType.cpu
 
 
 def _across(piece: mx.array) -> mx.array:
@@ -188,54 +184,53 @@ class _PrefixedRow:
 
     parts: tuple[SharedPart, ...]
     queries: mx.array
-    keys: mx.array
-    values: mx.array
+    tail: SharedPart
     heads: int
     count: int
     visible: _Visible | None
 
     @classmethod
     def of(
-        cls,
-        parts: tuple[SharedPart, ...],
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        visible: _Visible | None,
+        cls, parts: tuple[SharedPart, ...], queries: mx.array, tail: SharedPart, visible: _Visible | None
     ) -> _PrefixedRow:
-        """From [1, heads, count, head_dim] scaled queries and the tail's [1, kv_heads, tokens, head_dim]."""
+        """From [1, heads, count, head_dim] scaled queries."""
         _, heads, count, dim = queries.shape
         # Heads of one group lie next to each other, so a reshape brings them to their KV head.
-        grouped = queries.reshape(1, keys.shape[1], -1, dim)
-        return cls(parts, grouped, keys, values, heads, count, visible)
+        return cls(parts, queries.reshape(1, tail.keys.heads, -1, dim), tail, heads, count, visible)
+
+    def sink_scores(self, sinks: mx.array) -> mx.array:
+        """[1, kv_heads, group * count, 1]"""
+        return mx.repeat(sinks.astype(self.queries.dtype), self.count).reshape(1, self.queries.shape[1], -1, 1)
 
     def tail_scores(self) -> mx.array:
         """[1, kv_heads, group * count, tail]; a new token sees the tail up to itself."""
-        scores = self.queries @ self.keys.swapaxes(-1, -2)
+        scores = self.tail.keys.scores(self.queries)
         if self.visible is None:
             return scores
         by_token = scores.reshape(scores.shape[1], -1, self.count, scores.shape[-1])
         return mx.where(self.visible.tail, by_token, -mx.inf).reshape(scores.shape)
 
 
-def _attend_prefixed(rows: Sequence[_PrefixedRow]) -> list[mx.array]:
-    """[1, heads, count, head_dim] of each row."""
+def _attend_prefixed(rows: Sequence[_PrefixedRow], sinks: mx.array | None) -> list[mx.array]:
+    """[1, heads, count, head_dim] of each row. `sinks`, [heads], are logits that take weight and give nothing."""
     sharing: dict[SharedPart, list[int]] = {}
     for i, row in enumerate(rows):
         for part in row.parts:
             sharing.setdefault(part, []).append(i)
     scores: dict[tuple[int, SharedPart], mx.array] = {}
     for part, readers in sharing.items():
-        product = mx.concatenate([rows[i].queries for i in readers], axis=2) @ part.keys.swapaxes(-1, -2)
+        product = part.keys.scores(mx.concatenate([rows[i].queries for i in readers], axis=2))
         scores |= zip(((i, part) for i in readers), _split_rows(product, [rows[i] for i in readers]), strict=True)
     weights: dict[tuple[int, SharedPart], mx.array] = {}
     outputs = []
     for i, row in enumerate(rows):
-        *of_parts, of_tail = _softmax_over([*(scores[i, part] for part in row.parts), row.tail_scores()])
+        pieces = [*(scores[i, part] for part in row.parts), row.tail_scores()]
+        over = _softmax_over(pieces if sinks is None else [*pieces, row.sink_scores(sinks)])
+        *of_parts, of_tail = over[: len(pieces)]
         weights |= {(i, part): piece for part, piece in zip(row.parts, of_parts, strict=True)}
-        outputs.append(of_tail @ row.values)
+        outputs.append(row.tail.values.weighted(of_tail))
     for part, readers in sharing.items():
-        product = mx.concatenate([weights[i, part] for i in readers], axis=2) @ part.values
+        product = part.values.weighted(mx.concatenate([weights[i, part] for i in readers], axis=2))
         for i, piece in zip(readers, _split_rows(product, [rows[i] for i in readers]), strict=True):
             outputs[i] = outputs[i] + piece
     return [output.reshape(1, row.heads, row.count, -1) for row, output in zip(rows, outputs, strict=True)]
