@@ -16,7 +16,8 @@ import msgspec
 
 from .adjustments import Context
 from .protocol import Sampling
-from .ragged import RaggedModel, RowState
+from .ragged import RaggedModel
+from .row_state import RowState
 from .sampling import SamplerCache
 from .speculative import common_prefix
 
