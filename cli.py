@@ -89,6 +89,7 @@ def serve(
     from .process import configure_logging
     from .watchdog import tree
     from .watchdog.door import premises
+    from .watchdog.log_file import LogFile
     from .watchdog.log_output import LogOutput
 
     paths = Paths.from_environment()
@@ -97,7 +98,8 @@ def serve(
     with premises(settings, paths, progress_on(console), lambda sentence: typer.echo(sentence, err=True)) as held:
         if settings.engine.kind == "mlx" and (warning := missing_warning()):
             typer.echo(f"stoker: {warning}", err=True)
-        with contextlib.closing(LogOutput(sys.stderr)) as output:
+        kept = LogFile(paths.logs, settings.watchdog.log_file_bytes, settings.watchdog.log_files)
+        with contextlib.closing(kept), contextlib.closing(LogOutput(sys.stderr, kept)) as output:
             configure_logging("watchdog", output)
             greet = partial(_greet, model=held.model_name)
             uvloop.run(tree.serve(held, output, greet, os.environ.get("NOTIFY_SOCKET")))
@@ -125,6 +127,14 @@ app.command("incidents")(journal_commands.incidents)
 app.command("status")(journal_commands.status)
 app.command("install")(install_commands.install)
 app.command("uninstall")(install_commands.uninstall)
+
+
+@app.command(hidden=True)
+def metrics() -> None:
+    """Print `docs/metrics.md` as it should be."""
+    from .watchdog.metrics_page import page
+
+    typer.echo(page(), nl=False)
 
 
 @config_app.command("check")

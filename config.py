@@ -314,6 +314,33 @@ class Watchdog(Section):
     """How long running requests may go on before a planned restart; what is left then pauses and goes on after it."""
     log_lines: Count = 100
     """Last lines of a child's output that are kept with every restart."""
+    log_file_bytes: Count = 16 * 1024 * 1024
+    """Size at which `logs/stoker.log` under `$STOKER_HOME` is set aside and a new one begun."""
+    log_files: Count = 5
+    """How many that were set aside are kept; the oldest goes."""
+
+
+class Telemetry(Section):
+    """What is recorded of each request, and where it goes. The last 200 traces are in the service whatever is set."""
+
+    otlp_endpoint: str | None = None
+    """URL of an OpenTelemetry collector that traces are sent to, such as `http://127.0.0.1:4317`; absent, none are."""
+    otlp_protocol: Literal["grpc", "http"] = "grpc"
+    """How that collector is spoken to; `http` is protobuf over HTTP, usually at port 4318."""
+    otlp_headers: dict[str, str] = {}
+    """Headers that it is sent, for instance a key."""
+    sample_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Share of requests whose traces are sent and linked from metrics; errors, resumes and the slowest always are sent.
+    What a caller's `traceparent` says about its own trace comes first."""
+    capture_content: bool = False
+    """Put prompts and answers into traces. They are what users wrote: leave this off unless you may read that."""
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _url(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+            raise PydanticCustomError("no_url", "Input should begin with http:// or https://")
+        return endpoint
 
 
 class Config(Section):
@@ -325,6 +352,8 @@ class Config(Section):
     """The model and how it is run."""
     watchdog: Watchdog = Watchdog()
     """The parent of the tree."""
+    telemetry: Telemetry = Telemetry()
+    """What is recorded of each request, and where it goes."""
 
 
 class EngineProcess(Section):
@@ -355,6 +384,7 @@ class ServiceProcess(Section):
     """What the service process is told at its start."""
 
     server: Server
+    telemetry: Telemetry
     listen_fd: int
     """An inherited listening socket; the watchdog holds it too, so that clients queue while the service restarts."""
     engine: EngineEndpoint

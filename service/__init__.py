@@ -21,7 +21,11 @@ It never evaluates an MLX array. Read in this order:
                  the client, `cache_report` tells what the cache did, `timing` where the time went; `routes` says which
                  path does what, `openapi` describes them, `middleware` is what all of them share, `cors` lets browsers
                  in;
-9. `metrics`     every metric's name; `observer` what is measured, `pace` how fast requests end, `telemetry` where
-                 values come from; `internal` is what the watchdog may ask for;
-10. `app`        the parts joined, their start and their end.
+9. `metrics`     every metric's name; `observer` what is measured, `pace` how fast requests end, `readings` where
+                 values come from, `engine_totals` what all engines did (pure);
+10. `telemetry`  every span's and attribute's name; `trace` is one request's, `trail` what happened to a generation,
+                 `spans` makes the one of the other (pure), `operation` says what was asked; `traces` owns the last
+                 ones, `keeping` says which are sent (pure), `export` sends them, as `otlp` wants it;
+11. `internal`   what the watchdog and its commands may ask for;
+12. `app`        the parts joined, their start and their end.
 """

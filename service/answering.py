@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from ..engine.protocol import FinishReason, Grammar, Priority, Sampling
-from . import cache_report, timing
+from . import cache_report, telemetry, timing
 from .admission import output_bound
 from .context import Context
 from .conversation import Conversation
@@ -19,10 +19,12 @@ from .entry import Order
 from .fairness import Caller
 from .generation import Generation, Piece
 from .markup import Markup
+from .operation import CHAT, TEXT_COMPLETION, Asked, Content, Operation, operation
 from .sampling import for_choice
-from .segments import SegmentReader
+from .segments import SegmentReader, Text
 from .stream import Feed
 from .text import Prompt
+from .trace import Attributes
 from .transcript import Transcript
 
 
@@ -68,8 +70,9 @@ class Usage:
 class Answering:
     """The generations of one request, numbered: prompt by prompt, and choice by choice within a prompt."""
 
-    def __init__(self, plan: Plan, generations: Sequence[Generation], context: Context) -> None:
+    def __init__(self, plan: Plan, generations: Sequence[Generation], context: Context, observed: Operation) -> None:
         self._plan = plan
+        self._observed = observed
         self._generations = generations
         self._text = context.text
         self._patience_s = context.server.keepalive_s
@@ -94,6 +97,8 @@ class Answering:
             number, piece = await self._first_of_many()
         if piece is None:
             return None
+        if (content := self._observed.content) is not None:
+            content.answers[number] += "".join(part.text for part in piece.segments if isinstance(part, Text))
         if piece.finish is not None:
             self._open.discard(number)
         return number, piece
@@ -111,6 +116,10 @@ class Answering:
             cached_tokens=sum(first.prefix.cached for first in firsts if first.prefix is not None),
             reasoning_tokens=sum(transcript.reasoning_tokens for transcript in transcripts),
         )
+
+    def named(self, response_id: str) -> None:
+        """What the API calls the answer."""
+        self._observed.response_id = response_id
 
     async def headers(self) -> dict[str, str]:
         """What the cache did for the first prompt, and its times; nothing until the engine has begun with it."""
@@ -150,24 +159,26 @@ async def answering(request: web.Request, context: Context, plan: Plan, caller: 
     feeds: dict[str, Feed] = {}
     context.door.spent(caller, sum(len(prompt.ids) for prompt in plan.prompts))
     generations: list[Generation] = []
-    try:
-        for order, prompt in _orders(context, plan, caller):
-            feed = feeds[order.id] = Feed(context.server.max_buffered_events, on_overflow=lambda: _cut(request))
-            tools = () if plan.conversation is None else plan.conversation.tools
-            reader = SegmentReader(plan.markup, tools, in_reasoning=prompt.in_reasoning)
-            transcript = Transcript(context.text.model.detokenizer(), reader, plan.stops, one_call=plan.one_call)
-            generations.append(Generation(order.id, context.ledger, feed, transcript))
-            context.submit(order, feed)
-        answers = Answering(plan, generations, context)
+    with operation(_asked(plan, context), _content(plan, context)) as observed:
         try:
-            yield answers
+            for order, prompt in _orders(context, plan, caller, observed):
+                feed = feeds[order.id] = Feed(context.server.max_buffered_events, on_overflow=lambda: _cut(request))
+                tools = () if plan.conversation is None else plan.conversation.tools
+                reader = SegmentReader(plan.markup, tools, in_reasoning=prompt.in_reasoning)
+                transcript = Transcript(context.text.model.detokenizer(), reader, plan.stops, one_call=plan.one_call)
+                generations.append(Generation(order.id, context.ledger, feed, transcript))
+                context.submit(order, feed)
+            answers = Answering(plan, generations, context, observed)
+            try:
+                yield answers
+            finally:
+                await answers.close()
+                observed.used = _usage_attributes(answers.usage())
         finally:
-            await answers.close()
-    finally:
-        # Nothing happens to what has ended; if it has not, its client has left.
-        for order_id in feeds:
-            context.ledger.cancel(order_id)
-        context.door.spent(caller, sum(generation.transcript.tokens for generation in generations))
+            # Nothing happens to what has ended; if it has not, its client has left.
+            for order_id in feeds:
+                context.ledger.cancel(order_id)
+            context.door.spent(caller, sum(generation.transcript.tokens for generation in generations))
 
 
 @contextlib.contextmanager
@@ -180,7 +191,7 @@ def admitted(
         yield callers[0]
 
 
-def _orders(context: Context, plan: Plan, caller: Caller) -> Iterator[tuple[Order, Prompt]]:
+def _orders(context: Context, plan: Plan, caller: Caller, observed: Operation) -> Iterator[tuple[Order, Prompt]]:
     for prompt in plan.prompts:
         max_tokens = output_bound(len(prompt.ids), plan.max_tokens, context.server, context.window)
         for choice in range(plan.choices):
@@ -194,9 +205,40 @@ def _orders(context: Context, plan: Plan, caller: Caller) -> Iterator[tuple[Orde
                     arrived_at=plan.arrived_at,
                     caller=caller,
                     grammar=plan.grammar,
+                    trail=observed.trail(),
                 ),
                 prompt,
             )
+
+
+def _asked(plan: Plan, context: Context) -> Asked:
+    return Asked(
+        TEXT_COMPLETION if plan.conversation is None else CHAT,
+        context.model_name,
+        plan.sampling,
+        plan.max_tokens,
+        plan.choices * len(plan.prompts),
+        plan.stops,
+        plan.arrived_at,
+    )
+
+
+def _content(plan: Plan, context: Context) -> Content | None:
+    if not context.telemetry.capture_content:
+        return None
+    if plan.conversation is not None:
+        return Content([(turn.role, turn.text) for turn in plan.conversation.turns])
+    detokenizers = [(context.text.model.detokenizer(), prompt.ids) for prompt in plan.prompts]
+    return Content([("user", "".join(map(each.add, ids)) + each.finish()) for each, ids in detokenizers])
+
+
+def _usage_attributes(usage: Usage) -> Attributes:
+    return {
+        telemetry.USAGE_INPUT: usage.prompt_tokens,
+        telemetry.USAGE_OUTPUT: usage.completion_tokens,
+        telemetry.USAGE_CACHED: usage.cached_tokens,
+        telemetry.USAGE_REASONING: usage.reasoning_tokens,
+    }
 
 
 def _cut(request: web.Request) -> None:

@@ -10,16 +10,18 @@ import socket
 import structlog
 from aiohttp import web
 
-from ..config import ServiceProcess
+from ..config import ServiceProcess, Telemetry
 from ..engine.client import SocketEngineClient
 from ..process import EXIT_UNUSABLE, end_with_parent
 from .context import Context
 from .errors import ShuttingDown, TextModelError
+from .export import Export, Sender
 from .ledger import Ledger
 from .metrics import Metrics
+from .readings import LedgerReadings, LiveCollector
 from .routes import make_app
-from .telemetry import LedgerTelemetry, LiveCollector
 from .text_worker import TextWorker
+from .traces import Traces
 
 LEDGER_TICK_S = 0.25
 LAST_WORDS_S = 1.0
@@ -35,11 +37,14 @@ class Service:
         self._settings = settings
         self._text = TextWorker(settings.engine.model_path)
         metrics = Metrics()
-        self._ledger = Ledger(LedgerTelemetry(metrics), settings.server)
+        readings = LedgerReadings(metrics)
+        self._ledger = Ledger(readings, settings.server)
         self._client = SocketEngineClient(settings.engine.socket, self._ledger)
         self._ledger.connect(self._client)
-        metrics.registry.register(LiveCollector(self._ledger))
-        self._context = Context(settings, self._ledger, self._text, metrics)
+        self._export = None if settings.telemetry.otlp_endpoint is None else Export(lambda: _sender(settings.telemetry))
+        traces = Traces(settings.telemetry.sample_ratio, self._export)
+        metrics.registry.register(LiveCollector(self._ledger, readings.engines, self._export))
+        self._context = Context(settings, self._ledger, self._text, metrics, traces)
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -57,6 +62,8 @@ class Service:
         finally:
             await runner.cleanup()
             self._text.close()
+            if self._export is not None:
+                self._export.close()
 
     async def _serve(self) -> int:
         exit_code = 0
@@ -106,3 +113,10 @@ class Service:
                 loop.call_soon_threadsafe(self._stop.set)
 
         end_with_parent(parent_gone)
+
+
+def _sender(settings: Telemetry) -> Sender:
+    """On the export's thread: the OpenTelemetry packages take a second to import, and most services need none."""
+    from .otlp import OtlpSender
+
+    return OtlpSender(settings)

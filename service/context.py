@@ -20,6 +20,7 @@ from .fairness import Caller
 from .ledger import Ledger
 from .metrics import Metrics
 from .text_worker import TextWorker
+from .traces import Traces
 from .vitals import Vitals
 
 DEFAULT_MODEL = "default"
@@ -29,7 +30,9 @@ DEFAULT_MODEL = "default"
 class Context:
     """The service's parts, joined."""
 
-    def __init__(self, settings: ServiceProcess, ledger: Ledger, text: TextWorker, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: ServiceProcess, ledger: Ledger, text: TextWorker, metrics: Metrics, traces: Traces
+    ) -> None:
         self.server = settings.server
         self.keys = None if settings.server.api_keys is None else Keys.read(settings.server.api_keys)
         self.admin_token_sha256 = settings.admin_token_sha256
@@ -38,6 +41,8 @@ class Context:
         self.text = text
         self.metrics = metrics
         self.vitals = Vitals()
+        self.traces = traces
+        self.telemetry = settings.telemetry
         self.created = int(time.time())
         self.door = Door(
             settings.server,

@@ -10,6 +10,7 @@ from typing import Protocol
 from ..engine.protocol import FinishReason, Grammar, MissReason, Sampling, Submit, Tier, TokenLogprob
 from .errors import ServiceError
 from .fairness import Caller
+from .trail import Trail
 
 
 class State(StrEnum):
@@ -30,6 +31,7 @@ class Prefix:
     tier: Tier | None = None
     miss: MissReason | None = None
     diverged_at: int | None = None
+    from_disk: int = 0
 
 
 class Receiver(Protocol):
@@ -50,7 +52,8 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """What a request asks of an engine; `arrived_at` is when its client sent it, on the ledger's clock."""
+    """What a request asks of an engine; `arrived_at` is when its client sent it, on the ledger's clock. `trail` is
+    where what happens to it is written down."""
 
     id: str
     prompt: list[int]
@@ -60,6 +63,7 @@ class Order:
     arrived_at: float
     caller: Caller
     grammar: Grammar | None = None
+    trail: Trail = field(default_factory=Trail)
 
 
 @dataclass
@@ -76,6 +80,10 @@ class Entry:
     first_token_at: float | None = None
     last_token_at: float = 0.0
     lost_at: float | None = None
+
+    @property
+    def trail(self) -> Trail:
+        return self.order.trail
 
     @property
     def in_engine(self) -> bool:

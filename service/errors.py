@@ -137,6 +137,13 @@ class RouteNotFound(InvalidRequest):
     code = "not_found"
 
 
+class TraceNotFound(InvalidRequest):
+    """No such trace is kept here."""
+
+    status = 404
+    code = "trace_not_found"
+
+
 class MethodNotAllowed(InvalidRequest):
     """The path exists, but not for this method."""
 

@@ -1,4 +1,4 @@
-"""`/internal/`, for who holds the tree's own token: how much load to turn away, and how the service does."""
+"""`/internal/`, for who holds the tree's own token: how much load to turn away, vitals, and the last traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from .admission import Shed, ShedLevel
 from .context import CONTEXT, Context
-from .errors import InvalidValue, NotAdmin
+from .errors import InvalidValue, NotAdmin, TraceNotFound
+from .traces import RING
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +48,24 @@ async def get_vitals(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     _require_admin(request, context)
     return web.json_response(context.vitals.told())
+
+
+async def get_traces(request: web.Request) -> web.Response:
+    """The last traces in short, newest first."""
+    context = request.app[CONTEXT]
+    _require_admin(request, context)
+    return web.json_response({"traces": context.traces.snapshot()})
+
+
+async def get_trace(request: web.Request) -> web.Response:
+    """One of them whole, by its id, by its request's, or the `last`."""
+    context = request.app[CONTEXT]
+    _require_admin(request, context)
+    name = request.match_info["id"]
+    found = context.traces.find(name)
+    if found is None:
+        raise TraceNotFound(f"no trace `{name}` among the last {RING}; see GET /internal/traces for those")
+    return web.json_response(found)
 
 
 def shows_admin_token(request: web.Request, context: Context) -> bool:

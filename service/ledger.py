@@ -101,7 +101,8 @@ class Ledger:
             raise RequestQuarantined(
                 f"this same request crashed the engine before and is refused for another {left_s:.0f} s; change it"
             )
-        self._entries[order.id] = Entry(order, receiver, waits_since=order.arrived_at)
+        self._entries[order.id] = entry = Entry(order, receiver, waits_since=order.arrived_at)
+        self._stopwatch.taken(entry)
         self._turns.queue.push(order.caller, order.id, len(order.prompt))
         self._dispatch()
 
@@ -109,15 +110,15 @@ class Ledger:
         """Its owner has all it wants, for instance a stop string."""
         entry = self._entries.get(request_id)
         if entry is not None:
-            self._leave_engine(entry)
-            self._end(entry)
-            self._dispatch()
+            self._stopwatch.stopped(entry)
+            self._leave(entry)
 
     def cancel(self, request_id: str) -> None:
         """Its client is gone; nothing happens to a request that has ended."""
-        if request_id in self._entries:
-            self._observer.cancelled()
-            self.stop(request_id)
+        entry = self._entries.get(request_id)
+        if entry is not None:
+            self._stopwatch.cancelled(entry)
+            self._leave(entry)
 
     def give_way_to(self, key: str) -> bool:
         """Make a place for a client by failing the newest waiting request of one that holds more than its share."""
@@ -171,11 +172,13 @@ class Ledger:
             if entry.in_engine:
                 if entry.lost_at is None:
                     entry.lost_at = entry.waits_since = self._lost_at
+                entry.trail.lost(self._lost_at)
                 self._suspend(entry)
 
     def engine_heartbeat(self, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
         self._heartbeat_at = self._clock()
+        self._observer.heartbeat(heartbeat)
 
     def engine_event(self, event: RequestEvent) -> None:
         entry = self._entries.get(event.id)
@@ -245,6 +248,7 @@ class Ledger:
             return
         entry.state = State.QUEUED
         self._turns.quarantine.handed_over(entry.order.id)
+        self._stopwatch.handed_over(entry, self._epoch)
         self._engine.submit(entry.submit())
 
     def _suspend(self, entry: Entry) -> None:
@@ -254,13 +258,18 @@ class Ledger:
 
     def _refused_for_now(self, entry: Entry) -> None:
         self._suspend(entry)
+        entry.trail.taken_back()
         self._turns.quarantine.taken_back(entry.order.id)
 
     def _condemn(self, entry: Entry) -> None:
         """End it, and whatever else that asks for the same."""
         self._fingerprints.add(entry.order)
         log.error(
-            "request_quarantined", request=entry.order.id, place=entry.place, prompt_tokens=len(entry.order.prompt)
+            "request_quarantined",
+            **entry.trail.names,
+            request=entry.order.id,
+            place=entry.place,
+            prompt_tokens=len(entry.order.prompt),
         )
         message = (
             "the engine crashed each time it computed this request, so it was ended alone; change it, or see the log"
@@ -289,14 +298,23 @@ class Ledger:
                 )
             # A resumed request finds its own earlier tokens in the cache; those are not what its client saved.
             if not entry.emitted:
-                entry.prefix = Prefix(event.cached, event.total, event.tier, event.miss, event.diverged_at)
+                entry.prefix = Prefix(
+                    event.cached, event.total, event.tier, event.miss, event.diverged_at, event.from_disk
+                )
             entry.receiver.started(entry.prefix)
+        self._stopwatch.prefilled(entry, event)
         self._begun(entry, event.done)
 
     def _take(self, entry: Entry, event: Tokens) -> None:
         known = len(entry.emitted) - event.position
         if known < 0:
-            log.error("tokens_missing", request=event.id, position=event.position, expected=len(entry.emitted))
+            log.error(
+                "tokens_missing",
+                **entry.trail.names,
+                request=event.id,
+                position=event.position,
+                expected=len(entry.emitted),
+            )
             self._fail(entry, InternalError())
             return
         fresh = event.ids[known:]
@@ -306,19 +324,18 @@ class Ledger:
         entry.emitted.extend(fresh)
         self._begun(entry, entry.place)
         if not entry.receiver.tokens(fresh, (event.logprobs or [])[known:]):
-            self._observer.cancelled()
+            self._stopwatch.cancelled(entry)
             self._fail(entry, SlowReader("the stream was not read for too long; read faster or ask for less"))
 
     def _finished(self, entry: Entry, event: Finished) -> None:
         if event.reason is FinishReason.CANCELLED:
-            log.error("cancelled_by_nobody", request=event.id)
+            log.error("cancelled_by_nobody", **entry.trail.names, request=event.id)
             self._fail(entry, InternalError())
             return
         if event.reason is FinishReason.GRAMMAR_FAILED:
             self._fail(entry, GrammarFailed(f"{event.message}; ask for a simpler format"))
             return
-        self._stopwatch.continued(entry)
-        self._observer.timed(event.timings, entry.prefix.cached)
+        self._stopwatch.finished(entry, event)
         self._pace.ended()
         self._end(entry)
         entry.receiver.finished(event.reason)
@@ -350,9 +367,16 @@ class Ledger:
         return self._pace.retry_after_s(sum(entry.waits_since is not None for entry in self._entries.values()))
 
     def _fail(self, entry: Entry, error: ServiceError, outcome: Resume = Resume.ABANDONED) -> None:
+        self._stopwatch.failed(entry, error)
         self._leave_engine(entry)
         self._end(entry, outcome)
         entry.receiver.failed(error)
+
+    def _leave(self, entry: Entry) -> None:
+        """Its owner wants no more."""
+        self._leave_engine(entry)
+        self._end(entry)
+        self._dispatch()
 
     def _leave_engine(self, entry: Entry) -> None:
         if entry.in_engine:

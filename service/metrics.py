@@ -1,11 +1,15 @@
 """Every metric of the service, declared once: name, help, labels, buckets. Names are prefixed `stoker_`.
 
-A label is never a request id, a prompt or a key. `ENGINE_*` are relayed from the engine's heartbeats.
+A label is never a request id, a prompt or a key. `READINGS` are taken at the moment of a scrape; those of the engine
+are relayed from its heartbeats, and absent while there is no engine that has sent one (`readings`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 PREFIX = "stoker_"
 
@@ -16,12 +20,71 @@ TTFT_BUCKETS = (
 TOKEN_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10)
 DURATION_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 
-REQUESTS_RUNNING = PREFIX + "requests_running"
-REQUESTS_WAITING = PREFIX + "requests_waiting"
-ENGINE_STEPS = PREFIX + "engine_steps"
-ENGINE_LAST_STEP_AGE = PREFIX + "engine_last_step_age_seconds"
-ENGINE_BATCH_SIZE = PREFIX + "engine_batch_size"
-ENGINE_MEMORY = PREFIX + "engine_memory_bytes"
+
+@dataclass(frozen=True)
+class Reading:
+    """A metric whose value is read at a scrape."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    counts: bool = False
+
+    def family(self) -> CounterMetricFamily | GaugeMetricFamily:
+        """Without a value yet."""
+        kind = CounterMetricFamily if self.counts else GaugeMetricFamily
+        return kind(PREFIX + self.name, self.help, labels=self.labels)
+
+
+REQUESTS_RUNNING = Reading("requests_running", "Requests being computed")
+REQUESTS_WAITING = Reading("requests_waiting", "Requests that wait for the engine")
+SPANS_DROPPED = Reading(
+    "spans_dropped", "Spans meant for the collector that it never got: the queue was full, or it failed", counts=True
+)
+ENGINE_STEPS = Reading("engine_steps", "Steps of all engines since the service began", counts=True)
+ENGINE_LAST_STEP_AGE = Reading("engine_last_step_age_seconds", "Age of the engine's last step")
+ENGINE_BATCH_SIZE = Reading("engine_batch_size", "Rows in the engine's batch")
+ENGINE_MEMORY = Reading(
+    "engine_memory_bytes",
+    "The engine's memory; `active` includes `weights` and `kv`, `cache` is freed buffers",
+    ("kind",),
+)
+PREFIX_CACHE_LOOKUPS = Reading("prefix_cache_lookups", "Prompts looked up in the prefix cache", counts=True)
+PREFIX_CACHE_TOKENS = Reading(
+    "prefix_cache_tokens",
+    "Prompt tokens by whether, and in which tier, their KV was found",
+    ("outcome", "tier"),
+    counts=True,
+)
+PREFIX_CACHE_MISSES = Reading(
+    "prefix_cache_misses", "Lookups that did not find the whole prompt, by why", ("reason",), counts=True
+)
+PREFIX_CACHE_BYTES = Reading("prefix_cache_bytes", "KV that the prefix cache holds", ("tier",))
+PREFIX_CACHE_EVICTIONS = Reading(
+    "prefix_cache_evictions", "Blocks that left a tier because room was made", ("tier",), counts=True
+)
+SPECULATIVE_TOKENS = Reading(
+    "speculative_tokens",
+    "Tokens that were drafted, and those of them that were right",
+    ("method", "outcome"),
+    counts=True,
+)
+
+READINGS = (
+    REQUESTS_RUNNING,
+    REQUESTS_WAITING,
+    SPANS_DROPPED,
+    ENGINE_STEPS,
+    ENGINE_LAST_STEP_AGE,
+    ENGINE_BATCH_SIZE,
+    ENGINE_MEMORY,
+    PREFIX_CACHE_LOOKUPS,
+    PREFIX_CACHE_TOKENS,
+    PREFIX_CACHE_MISSES,
+    PREFIX_CACHE_BYTES,
+    PREFIX_CACHE_EVICTIONS,
+    SPECULATIVE_TOKENS,
+)
 
 
 class Metrics:
@@ -37,7 +100,9 @@ class Metrics:
         self.request_resumes = self._counter(
             "request_resumes", "Requests whose engine died, by what came of it", "outcome"
         )
-        self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens by where their KV came from", "source")
+        self.prompt_tokens = self._counter(
+            "prompt_tokens", "Prompt tokens, by whether they were computed or in which tier their KV was", "source"
+        )
         self.generated_tokens = self._counter("generated_tokens", "Tokens received from the engine")
         self.request_duration = self._histogram(
             "request_duration_seconds", "From a generation's arrival to its end", DURATION_BUCKETS

@@ -10,16 +10,20 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from . import telemetry
 from .anthropic import errors as anthropic
 from .auth import SHOWN
 from .caller import WATCHDOG
 from .context import CONTEXT
 from .errors import BodyTooLarge, InternalError, MethodNotAllowed, RouteNotFound, ServiceError, ShuttingDown
 from .internal import shows_admin_token
+from .observer import CANCELLED
+from .trace import Span, Trace, remote_of, tracing
 
 GUARDED_PATHS = "/v1/"
 ANTHROPIC_PATHS = "/v1/messages"
 PROBES = frozenset({"/health/live", "/health/ready", "/internal/vitals", "/metrics"})
+SERVER_ERRORS = 500
 CLIENT_GONE = 499
 """Nobody is left to see this status (nginx's, for a client that closed its connection); it is for log and metrics."""
 
@@ -27,9 +31,13 @@ GIVEN_ID = re.compile(r"[\w.:-]{1,128}")
 """A request's id that a client may choose; it goes to logs and headers, so it is nothing but a name."""
 MODEL = web.RequestKey("model", str)
 """The model that a request is for, once that is known."""
+REFUSED_BY = web.RequestKey("refused_by", ServiceError)
+"""The error that is the whole answer."""
 BROKEN_BY = web.RequestKey("broken_by", ServiceError)
 """What ended a stream after its status had been sent."""
 REQUEST_ID = web.RequestKey("request_id", str)
+TRACE = web.RequestKey("trace", Trace)
+TRACEPARENT = "traceparent"
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +47,20 @@ async def answer_for_everything(request: web.Request, handler: Handler) -> web.S
     """The one middleware."""
     given = request.headers.get("x-request-id", "")
     request[REQUEST_ID] = given if GIVEN_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+    if not request.path.startswith(GUARDED_PATHS):
+        return await _answer_and_record(request, handler)
+    traces = request.app[CONTEXT].traces
+    name = f"{request.method} {_endpoint(request)}"
+    remote = remote_of(request.headers.get(TRACEPARENT))
+    trace = request[TRACE] = traces.begin(name, request[REQUEST_ID], time.monotonic(), remote)
+    with tracing(trace), structlog.contextvars.bound_contextvars(**trace.names):
+        try:
+            return await _answer_and_record(request, handler)
+        finally:
+            traces.end(trace, time.monotonic())
+
+
+async def _answer_and_record(request: web.Request, handler: Handler) -> web.StreamResponse:
     began = time.monotonic()
     status = CLIENT_GONE
     try:
@@ -52,6 +74,8 @@ async def answer_for_everything(request: web.Request, handler: Handler) -> web.S
 async def name_the_request(request: web.Request, response: web.StreamResponse) -> None:
     """Signal handler: headers that every response has, streams too; each API has its own name for the id."""
     response.headers["x-request-id"] = response.headers["request-id"] = request.get(REQUEST_ID, "")
+    if TRACE in request:
+        response.headers[TRACEPARENT] = request[TRACE].traceparent
 
 
 def as_service_error(request: web.Request, error: Exception) -> ServiceError:
@@ -84,7 +108,8 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ConnectionResetError:
         raise
     except Exception as error:
-        return _error_response(request, as_service_error(request, error))
+        request[REFUSED_BY] = as_service_error(request, error)
+        return _error_response(request, request[REFUSED_BY])
 
 
 def _error_response(request: web.Request, error: ServiceError) -> web.Response:
@@ -101,8 +126,9 @@ def _error_response(request: web.Request, error: ServiceError) -> web.Response:
 
 
 def _record(request: web.Request, status: int, duration_s: float) -> None:
-    resource = request.match_info.route.resource
-    endpoint = "other" if resource is None else resource.canonical
+    endpoint = _endpoint(request)
+    if TRACE in request:
+        _describe(request[TRACE].root, request, endpoint, status)
     # Probes come several times a second and would push everything else out of the log.
     if endpoint in PROBES:
         return
@@ -117,3 +143,23 @@ def _record(request: web.Request, status: int, duration_s: float) -> None:
     if not request.get(WATCHDOG):
         request.app[CONTEXT].vitals.answered(status)
     request.app[CONTEXT].metrics.requests.labels(request.get(MODEL, ""), endpoint, str(status)).inc()
+
+
+def _endpoint(request: web.Request) -> str:
+    resource = request.match_info.route.resource
+    return "other" if resource is None else resource.canonical
+
+
+def _describe(root: Span, request: web.Request, endpoint: str, status: int) -> None:
+    root.attributes = {
+        telemetry.HTTP_METHOD: request.method,
+        telemetry.HTTP_ROUTE: endpoint,
+        telemetry.URL_PATH: request.path,
+        telemetry.HTTP_STATUS: status,
+        telemetry.REQUEST_ID: request[REQUEST_ID],
+    }
+    error = request.get(BROKEN_BY) or request.get(REFUSED_BY)
+    if error is not None or status == CLIENT_GONE:
+        root.attributes[telemetry.ERROR_TYPE] = CANCELLED if error is None else error.code
+    if error is not None and (status >= SERVER_ERRORS or BROKEN_BY in request):
+        root.error = str(error)

@@ -15,6 +15,8 @@ from .errors import ServiceError
 from .generation import Piece, Scored
 from .middleware import BROKEN_BY, as_service_error
 from .segments import Segment, merged
+from .telemetry import STREAM
+from .trace import timed
 
 KEEPALIVE = b": keep-alive\n\n"
 
@@ -29,7 +31,9 @@ class Answer:
 
 
 class Writer(Protocol):
-    """How one API writes answers as events; `number` says which answer."""
+    """How one API writes answers as events; `number` says which answer, `id` what the API calls them all."""
+
+    id: str
 
     def begin(self) -> bytes:
         """Before anything is known of the answers."""
@@ -63,24 +67,27 @@ async def whole(answers: Answering) -> list[Answer]:
 
 async def respond(answers: Answering, body: dict[str, Any]) -> web.Response:
     """A whole answer as JSON."""
+    answers.named(body["id"])
     headers = await answers.headers()
     return web.Response(body=orjson.dumps(body), content_type="application/json", headers=headers)
 
 
 async def stream(request: web.Request, answers: Answering, writer: Writer) -> web.StreamResponse:
     """Server-sent events. Until the engine has begun, an error still gets a status of its own."""
+    answers.named(writer.id)
     news = await answers.next()
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", **await answers.headers()}
     response = web.StreamResponse(headers=headers)
     await response.prepare(request)
-    try:
-        await _relay(answers, response, writer, news)
-    except ConnectionResetError:
-        raise
-    except Exception as error:
-        request[BROKEN_BY] = as_service_error(request, error)
-        await response.write(writer.broken(request[BROKEN_BY]))
-    await response.write_eof()
+    with timed(STREAM):
+        try:
+            await _relay(answers, response, writer, news)
+        except ConnectionResetError:
+            raise
+        except Exception as error:
+            request[BROKEN_BY] = as_service_error(request, error)
+            await response.write(writer.broken(request[BROKEN_BY]))
+        await response.write_eof()
     return response
 
 

@@ -9,7 +9,7 @@ from .admission import unready
 from .anthropic.messages import count_tokens, messages
 from .context import CONTEXT, Context
 from .cors import allow, preflight
-from .internal import get_vitals, put_shed
+from .internal import get_trace, get_traces, get_vitals, put_shed
 from .middleware import answer_for_everything, name_the_request
 from .openai.chat import chat_completions
 from .openai.completions import completions
@@ -45,6 +45,8 @@ def make_app(context: Context) -> web.Application:
             web.get("/health/ready", _ready),
             web.put("/internal/shed", put_shed),
             web.get("/internal/vitals", get_vitals),
+            web.get("/internal/traces", get_traces),
+            web.get("/internal/traces/{id}", get_trace),
             web.get("/metrics", make_aiohttp_handler(context.metrics.registry)),
         ]
     )

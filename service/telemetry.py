@@ -1,85 +1,73 @@
-"""Where the metrics' values come from: what the ledger reports, and what is read at the moment of a scrape."""
+"""The names of spans, their events and attributes, declared once. Those of `gen_ai.*` are OpenTelemetry's.
+
+`gen_ai.latency.*` are the ones that vLLM writes, for tools that read them. No span a token; prompts and answers only
+with `telemetry.capture_content`.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+TOKENIZE = "stoker.tokenize"
+QUEUE = "stoker.queue"
+PREFILL = "stoker.prefill"
+DECODE = "stoker.decode"
+RESUME = "stoker.resume"
+STREAM = "stoker.stream"
+"""From the response's head to its last byte."""
 
-import msgspec
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+CHUNK = "chunk"
+"""An event of a prefill: so many tokens are in the KV cache. Of a decode: so many are there again."""
+FIRST_TOKEN = "first_token"
+"""An event of a decode."""
 
-from ..engine.protocol import Heartbeat, Timings
-from . import metrics
-from .ledger import Ledger
-from .metrics import Metrics
-from .observer import Resume
+HTTP_METHOD = "http.request.method"
+HTTP_ROUTE = "http.route"
+HTTP_STATUS = "http.response.status_code"
+URL_PATH = "url.path"
+ERROR_TYPE = "error.type"
+"""A service's error code, or `cancelled`."""
 
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens"
+REQUEST_TEMPERATURE = "gen_ai.request.temperature"
+REQUEST_TOP_P = "gen_ai.request.top_p"
+REQUEST_TOP_K = "gen_ai.request.top_k"
+REQUEST_FREQUENCY_PENALTY = "gen_ai.request.frequency_penalty"
+REQUEST_PRESENCE_PENALTY = "gen_ai.request.presence_penalty"
+REQUEST_STOP_SEQUENCES = "gen_ai.request.stop_sequences"
+REQUEST_SEED = "gen_ai.request.seed"
+REQUEST_STREAM = "gen_ai.request.stream"
+REQUEST_CHOICES = "gen_ai.request.choice.count"
+RESPONSE_ID = "gen_ai.response.id"
+RESPONSE_MODEL = "gen_ai.response.model"
+RESPONSE_FINISH_REASONS = "gen_ai.response.finish_reasons"
+USAGE_INPUT = "gen_ai.usage.input_tokens"
+USAGE_OUTPUT = "gen_ai.usage.output_tokens"
+USAGE_CACHED = "gen_ai.usage.cache_read.input_tokens"
+USAGE_REASONING = "gen_ai.usage.reasoning.output_tokens"
+LATENCY_QUEUE = "gen_ai.latency.time_in_queue"
+LATENCY_FIRST_TOKEN = "gen_ai.latency.time_to_first_token"
+LATENCY_PREFILL = "gen_ai.latency.time_in_model_prefill"
+LATENCY_DECODE = "gen_ai.latency.time_in_model_decode"
+LATENCY_E2E = "gen_ai.latency.e2e"
+INPUT_MESSAGES = "gen_ai.input.messages"
+OUTPUT_MESSAGES = "gen_ai.output.messages"
 
-class LedgerTelemetry:
-    """Turns the ledger's reports into observations."""
-
-    def __init__(self, to: Metrics) -> None:
-        self._metrics = to
-
-    def first_tokens(self, count: int, since_arrival_s: float) -> None:
-        self._metrics.generated_tokens.inc(count)
-        self._metrics.time_to_first_token.observe(since_arrival_s)
-
-    def more_tokens(self, count: int, since_last_s: float) -> None:
-        self._metrics.generated_tokens.inc(count)
-        self._metrics.inter_token_latency.observe(since_last_s)
-
-    def timed(self, timings: Timings, cached_tokens: int) -> None:
-        self._metrics.queue.observe(timings.queue_s)
-        self._metrics.prefill.observe(timings.prefill_s)
-        self._metrics.decode.observe(timings.decode_s)
-        self._metrics.prompt_tokens.labels("computed").inc(timings.computed_tokens)
-        # The engine has one tier of cache, and that is memory.
-        self._metrics.prompt_tokens.labels("ram").inc(cached_tokens)
-
-    def ended(self, duration_s: float, per_token_s: float | None) -> None:
-        self._metrics.request_duration.observe(duration_s)
-        if per_token_s is not None:
-            self._metrics.time_per_output_token.observe(per_token_s)
-
-    def cancelled(self) -> None:
-        self._metrics.requests_cancelled.inc()
-
-    def resumed(self, outcome: Resume, gap_s: float) -> None:
-        self._metrics.request_resumes.labels(outcome.value).inc()
-        if outcome is Resume.RESUMED:
-            self._metrics.resume_gap.observe(gap_s)
-
-
-class LiveCollector(Collector):
-    """Readings taken when asked for: the ledger's state, and the engine's last heartbeat while there is one."""
-
-    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ledger = ledger
-        self._clock = clock
-
-    def collect(self) -> Iterator[Metric]:
-        snapshot = self._ledger.snapshot()
-        yield GaugeMetricFamily(metrics.REQUESTS_RUNNING, "Requests being computed", value=snapshot.running)
-        yield GaugeMetricFamily(
-            metrics.REQUESTS_WAITING,
-            "Requests that wait for the engine",
-            value=snapshot.waiting + snapshot.queued + snapshot.suspended,
-        )
-        if snapshot.heartbeat is not None and snapshot.heartbeat_at is not None:
-            yield from _engine_readings(snapshot.heartbeat, self._clock() - snapshot.heartbeat_at)
-
-
-def _engine_readings(heartbeat: Heartbeat, age_s: float) -> Iterator[Metric]:
-    yield CounterMetricFamily(metrics.ENGINE_STEPS, "Steps of the running engine", value=heartbeat.steps)
-    yield GaugeMetricFamily(metrics.ENGINE_BATCH_SIZE, "Rows in the engine's batch", value=heartbeat.running)
-    if heartbeat.last_step_age is not None:
-        yield GaugeMetricFamily(
-            metrics.ENGINE_LAST_STEP_AGE, "Age of the engine's last step", value=heartbeat.last_step_age + age_s
-        )
-    memory = GaugeMetricFamily(metrics.ENGINE_MEMORY, "The engine's memory by kind", labels=["kind"])
-    for kind, value in msgspec.structs.asdict(heartbeat.memory).items():
-        if value is not None:
-            memory.add_metric([kind], value)
-    yield memory
+REQUEST_ID = "stoker.request_id"
+CHOICE = "stoker.choice"
+"""Which of a request's answers, from 0, where there are several."""
+EPOCH = "stoker.epoch"
+EMITTED = "stoker.emitted_tokens"
+"""Tokens that the client had when the engine got the request."""
+GAP = "stoker.gap_seconds"
+"""From an engine's death to the next token."""
+PREFILL_DONE = "stoker.prefill.done_tokens"
+PREFILL_TOTAL = "stoker.prefill.total_tokens"
+PREFILL_CACHED = "stoker.prefill.cached_tokens"
+PREFILL_FROM_DISK = "stoker.prefill.from_disk_tokens"
+PREFILL_CHUNKS = "stoker.prefill.chunks"
+CACHE_TIER = "stoker.cache.tier"
+MISS_REASON = "stoker.cache.miss_reason"
+DRAFTED = "stoker.drafted_tokens"
+ACCEPTED = "stoker.accepted_tokens"

@@ -11,7 +11,9 @@ from typing import TypeVar
 from .byte_text import ByteText
 from .cache_report import message_at
 from .conversation import Conversation
+from .telemetry import TOKENIZE
 from .text import Prompt, TextModel
+from .trace import timed
 
 T = TypeVar("T")
 
@@ -40,11 +42,13 @@ class TextWorker:
 
     async def render(self, conversation: Conversation) -> Prompt:
         """`TextModel.render` off the event loop."""
-        return await self._off_the_loop(lambda: self.model.render(conversation))
+        with timed(TOKENIZE):
+            return await self._off_the_loop(lambda: self.model.render(conversation))
 
     async def encode(self, text: str) -> list[int]:
         """`TextModel.encode` off the event loop."""
-        return await self._off_the_loop(lambda: self.model.encode(text))
+        with timed(TOKENIZE):
+            return await self._off_the_loop(lambda: self.model.encode(text))
 
     async def message_at(self, token: int, ids: Sequence[int], conversation: Conversation) -> int | None:
         """`cache_report.message_at` off the event loop."""

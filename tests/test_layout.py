@@ -27,7 +27,7 @@ OPEN_TO = {
     "process": {"stoker.config"},
     "engine": SHARED,
     "service": SHARED | ENGINE_WORDS,
-    "watchdog": SHARED | ENGINE_FOR_PARENTS,
+    "watchdog": SHARED | ENGINE_FOR_PARENTS | {"stoker.service.metrics"},
     "cli": SHARED | ENGINE_FOR_PARENTS,
 }
 FOLDERS_OPEN_TO = {"cli": ("stoker.watchdog",)}

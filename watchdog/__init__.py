@@ -19,8 +19,9 @@ It must outlive everything it watches, so it holds no request and waits for no c
 
 Beside them: `replay` and `evaluation` run recorded and generated samples through the detectors, `watch_commands` are
 the commands for it; `install` hands the tree to launchd or systemd by the files of `units` (pure), `install_commands`
-are the commands for it, and `notify` is what systemd hears from then on; `connect` and its `connect_commands` bring an
-agent of `agents` (pure) to the `endpoint`; `doctor` says what is wrong; `stacks` (what a stuck child was doing),
+are the commands for it, and `notify` is what systemd hears from then on; `connect` and its `connect_commands` bring
+an agent of `agents` (pure) to the `endpoint`; `doctor` says what is wrong; `stacks` (what a stuck child was doing),
 `home` (files under `$STOKER_HOME`), `ports` (listening sockets), `log_output` (where every line of the tree goes),
-`metrics` (names, declared once), `table` (the status for people), `errors`.
+`log_file` (that on disk), `metrics` (names, declared once; `metrics_page` writes them down), `table` (the status for
+people), `waterfall` (a request's trace for people), `errors`.
 """

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from http.client import HTTPException
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -82,6 +82,11 @@ class WatchdogClient:
         answer = self._ask("POST", f"/engines/{quote(name, safe='')}/reclaim", msgspec.json.encode({"level": level}))
         return _decode(answer, Reclaimed)
 
+    def trace(self, name: str) -> dict[str, Any]:
+        """One of the service's last traces, by its id, its request's id, or `last`. Raises `NotRunning`, `Refused`."""
+        path = f"/internal/traces/{quote(name, safe='')}"
+        return _decode(self._ask("GET", path, at=self.serving.api, admin=True), dict[str, Any])
+
     def settled(self, engine: str, after_epoch: int) -> EngineStatus:
         """Wait for a later incarnation than `after_epoch` that is ready, or for the news that there is none to come."""
         while True:
@@ -90,9 +95,12 @@ class WatchdogClient:
                 return found
             time.sleep(POLL_S)
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        request = urllib.request.Request(self.serving.watchdog + path, body, method=method)
-        if method == "POST":
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, *, at: str | None = None, admin: bool = False
+    ) -> bytes:
+        """`at` is who to ask, by default the watchdog."""
+        request = urllib.request.Request((at or self.serving.watchdog) + path, body, method=method)
+        if admin or method == "POST":
             request.add_header("Authorization", f"Bearer {self._token()}")
         try:
             with self._http.open(request, timeout=TIMEOUT_S) as response:
@@ -125,4 +133,4 @@ def _message(body: bytes, code: int) -> str:
     try:
         return msgspec.json.decode(body, type=_Problems).error.message
     except msgspec.MsgspecError:
-        return f"the watchdog answered with HTTP status {code}"
+        return f"the answer was HTTP status {code}"

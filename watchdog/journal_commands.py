@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ..config import ConfigError, Paths, load
-from .errors import NotRunning
+from .errors import NotRunning, Refused
 from .past import Past
 
 WATCH_PERIOD_S = 2.0
@@ -38,6 +39,9 @@ def incidents(
 
 def status(
     watch: Annotated[bool, typer.Option("--watch", help="Stay and show it anew every two seconds.")] = False,
+    trace: Annotated[
+        str | None, typer.Option(help="Show where one request's time went: its trace id, its request id, or `last`.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the running tree; exit code 0 when all of it is ready, 1 when not."""
@@ -49,6 +53,9 @@ def status(
 
     if watch:
         _stay()
+        return
+    if trace is not None:
+        _show_trace(trace, as_json)
         return
     try:
         tree = WatchdogClient(Paths.from_environment()).status()
@@ -63,6 +70,23 @@ def status(
     else:
         show(tree, Console())
     raise typer.Exit(0 if tree.ready else 1)
+
+
+def _show_trace(name: str, as_json: bool) -> None:
+    from rich.console import Console
+
+    from .client import WatchdogClient
+    from .waterfall import show
+
+    try:
+        found = WatchdogClient(Paths.from_environment()).trace(name)
+    except (NotRunning, Refused) as error:
+        typer.echo(f"stoker: {error}", err=True)
+        raise typer.Exit(1) from error
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        show(found, Console())
 
 
 def seconds(text: str) -> float:

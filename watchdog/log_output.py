@@ -1,7 +1,7 @@
 """Where every line of the tree goes: the children's and our own, as JSON lines, or for people on a terminal.
 
-A thread writes, so that a reader that stalls (a paused terminal, a full pipe) never stops the watchdog: what does not
-fit the queue is dropped and counted.
+A thread for each stream writes, so that a reader that stalls (a paused terminal, a full pipe) never stops the watchdog:
+what does not fit the queue is dropped and counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import queue
 import threading
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 MAX_QUEUED_LINES = 10_000
 CLOSE_DEADLINE_S = 2.0
@@ -19,16 +19,24 @@ CLOSE_DEADLINE_S = 2.0
 Record = dict[str, Any]
 
 
-class LogOutput:
-    """A text file to `structlog`, whose lines are JSON objects; `child_line` takes what a child printed."""
+class LineStream(Protocol):
+    """As much of a text file as lines need."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._render = for_people if stream.isatty() else json.dumps
-        self._queue: queue.Queue[Record | None] = queue.Queue(MAX_QUEUED_LINES)
-        self._dropped = 0
-        self._thread = threading.Thread(target=self._drain, name="log-output", daemon=True)
-        self._thread.start()
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool: ...
+
+
+class LogOutput:
+    """A text file to `structlog`, whose lines are JSON objects; `child_line` takes what a child printed.
+
+    Every stream gets all lines, at its own pace: a paused terminal does not keep them from the disk.
+    """
+
+    def __init__(self, *streams: LineStream) -> None:
+        self._writers = [_Writer(stream) for stream in streams]
 
     def write(self, line: str) -> int:
         """Called by `structlog` with one line."""
@@ -36,7 +44,7 @@ class LogOutput:
         return len(line)
 
     def flush(self) -> None:
-        """The thread flushes."""
+        """The threads flush."""
 
     def child_line(self, child: str, line: str) -> None:
         """Pass on a line of a child, whatever it is."""
@@ -44,18 +52,38 @@ class LogOutput:
 
     def close(self) -> None:
         """Write what is queued, but do not wait for a reader that stalls."""
-        with contextlib.suppress(queue.Full):
-            self._queue.put(None, timeout=CLOSE_DEADLINE_S)
-        self._thread.join(CLOSE_DEADLINE_S)
+        for writer in self._writers:
+            writer.close()
 
     def _put(self, record: Record) -> None:
+        for writer in self._writers:
+            writer.put(record)
+
+
+class _Writer:
+    """One stream's queue and thread."""
+
+    def __init__(self, stream: LineStream) -> None:
+        self._stream = stream
+        self._render = for_people if stream.isatty() else json.dumps
+        self._queue: queue.Queue[Record | None] = queue.Queue(MAX_QUEUED_LINES)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._drain, name="log-output", daemon=True)
+        self._thread.start()
+
+    def put(self, record: Record) -> None:
         if self._dropped:
-            record["lines_dropped_before"] = self._dropped
+            record = {**record, "lines_dropped_before": self._dropped}
         try:
             self._queue.put_nowait(record)
             self._dropped = 0
         except queue.Full:
             self._dropped += 1
+
+    def close(self) -> None:
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=CLOSE_DEADLINE_S)
+        self._thread.join(CLOSE_DEADLINE_S)
 
     def _drain(self) -> None:
         while (record := self._queue.get()) is not None:

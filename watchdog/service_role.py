@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from ..config import EngineEndpoint, Paths, Server, ServiceProcess
+from ..config import EngineEndpoint, Paths, Server, ServiceProcess, Telemetry
 from .child import Launch
 from .home import write_private
 from .ports import ListeningSocket
@@ -28,6 +28,7 @@ class ServiceRole:
         *,
         paths: Paths,
         server: Server,
+        telemetry: Telemetry,
         engine: EngineEndpoint,
         listening: ListeningSocket,
         stall_after_s: float,
@@ -38,6 +39,7 @@ class ServiceRole:
     ) -> None:
         self._settings_file = paths.child_settings(self.name)
         self._server = server
+        self._telemetry = telemetry
         self._engine = engine
         self._listening = listening
         self._stall_after_s = stall_after_s
@@ -60,6 +62,7 @@ class ServiceRole:
         descriptor = self._listening.open().fileno()
         settings = ServiceProcess(
             server=self._server,
+            telemetry=self._telemetry,
             listen_fd=descriptor,
             engine=self._engine,
             admin_token_sha256=self._admin_token_sha256,

@@ -262,6 +262,7 @@ def _service_role(premises: Premises, admin_token: str, http: aiohttp.ClientSess
     return ServiceRole(
         paths=premises.paths,
         server=server,
+        telemetry=premises.config.telemetry,
         engine=engine,
         listening=premises.api,
         stall_after_s=premises.config.watchdog.stall_after_s,

@@ -31,6 +31,7 @@ class Events:
     """The events of one streamed answer; the `Writer` of messages."""
 
     def __init__(self, model: str, usage: Callable[[], Usage], request_id: str, *, show_thinking: bool) -> None:
+        self.id = _message_id()
         self._model = model
         self._usage = usage
         self._request_id = request_id
@@ -40,7 +41,7 @@ class Events:
         self._ending: dict[str, Any] = {}
 
     def begin(self) -> bytes:
-        start = {"type": "message_start", "message": _message(self._model, self._usage())}
+        start = {"type": "message_start", "message": _message(self._model, self._usage()) | {"id": self.id}}
         return _event(start) + self.waiting()
 
     def more(self, number: int, segments: Sequence[Segment], scored: Sequence[Scored]) -> bytes:
@@ -96,10 +97,14 @@ class Events:
         return _event({"type": "content_block_delta", "index": self._blocks, "delta": delta})
 
 
+def _message_id() -> str:
+    return f"msg_{uuid.uuid4().hex}"
+
+
 def _message(model: str, tokens: Usage) -> dict[str, Any]:
     """A message that has not been written yet."""
     return {
-        "id": f"msg_{uuid.uuid4().hex}",
+        "id": _message_id(),
         "type": "message",
         "role": "assistant",
         "model": model,

@@ -52,6 +52,7 @@ class Chunks:
     """
 
     def __init__(self, head: Head, model: TextModel, count: int, usage_at_end: Callable[[], Usage] | None) -> None:
+        self.id = head.id
         self._head = orjson.dumps(head.envelope("chat.completion.chunk"))[:-1]
         self._tail = b',"usage":null}\n\n' if usage_at_end is not None else b"}\n\n"
         self._model = model

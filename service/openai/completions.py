@@ -85,6 +85,7 @@ class Chunks:
     def __init__(
         self, head: dict[str, Any], model: TextModel, echoes: Sequence[str], usage_at_end: Callable[[], Usage] | None
     ) -> None:
+        self.id: str = head["id"]
         self._head = head
         self._model = model
         self._echoes = echoes

@@ -95,6 +95,7 @@ class Events:
     def __init__(
         self, head: Head, usage: Callable[[], Usage], on_end: Callable[[dict[str, Any], list[Segment]], None]
     ) -> None:
+        self.id = head.id
         self._head = head
         self._usage = usage
         self._on_end = on_end

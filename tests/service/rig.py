@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import psutil
 
-from stoker.config import Engine, EngineEndpoint, EngineProcess, Server, ServiceProcess, Simulated
+from stoker.config import Engine, EngineEndpoint, EngineProcess, Server, ServiceProcess, Simulated, Telemetry
 from stoker.engine.blas import preload_environment
 
 DEADLINE_S = 20.0
@@ -39,6 +39,7 @@ class Rig:
         *,
         server: Server | None = None,
         simulated: Simulated | None = None,
+        telemetry: Telemetry | None = None,
         max_running: int = 16,
         max_waiting: int = 128,
         model_name: str = "tiny",
@@ -48,6 +49,7 @@ class Rig:
     ) -> None:
         self._folder = folder
         self._server = server or Server()
+        self._telemetry = telemetry or Telemetry()
         self._engine_settings = Engine(
             kind="mlx" if real else "simulated",
             simulated=simulated or Simulated(),
@@ -86,6 +88,7 @@ class Rig:
         )
         settings = ServiceProcess(
             server=self._server,
+            telemetry=self._telemetry,
             listen_fd=self._listening.fileno(),
             engine=endpoint,
             admin_token_sha256=hashlib.sha256(ADMIN_TOKEN.encode()).hexdigest(),

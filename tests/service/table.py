@@ -14,7 +14,7 @@ from stoker.service.errors import ServiceError
 from stoker.service.fairness import Caller
 from stoker.service.ledger import Ledger
 from stoker.service.metrics import Metrics
-from stoker.service.telemetry import LedgerTelemetry
+from stoker.service.readings import LedgerReadings
 
 RESUME_DEADLINE_S = 60.0
 QUEUE_DEADLINE_S = 30.0
@@ -75,7 +75,7 @@ class Table:
         self.engine = Engine()
         self.metrics = Metrics()
         server = Server(resume_deadline_s=RESUME_DEADLINE_S, queue_deadline_s=QUEUE_DEADLINE_S, quarantine_s=100.0)
-        self.ledger = Ledger(LedgerTelemetry(self.metrics), server, clock=lambda: self.now)
+        self.ledger = Ledger(LedgerReadings(self.metrics), server, clock=lambda: self.now)
         self.ledger.connect(self.engine)
         self.epoch = 0
 

@@ -13,7 +13,7 @@ import anthropic
 import openai
 import pytest
 
-from stoker.config import EngineEndpoint, Server, ServiceProcess, Simulated
+from stoker.config import EngineEndpoint, Server, ServiceProcess, Simulated, Telemetry
 from stoker.engine.protocol import Priority
 from stoker.process import EXIT_UNUSABLE
 from stoker.service.allowance import Allowance
@@ -115,7 +115,9 @@ def test_a_service_whose_keys_cannot_be_read_ends_for_good(tmp_path: Path) -> No
     )
     settings = tmp_path / "service.json"
     server = Server(api_keys=tmp_path / "absent")
-    settings.write_text(ServiceProcess(server=server, listen_fd=0, engine=endpoint).model_dump_json())
+    settings.write_text(
+        ServiceProcess(server=server, telemetry=Telemetry(), listen_fd=0, engine=endpoint).model_dump_json()
+    )
     ended = subprocess.run(
         [sys.executable, "-m", "stoker.service", str(settings)], capture_output=True, text=True, check=False
     )

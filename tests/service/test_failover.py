@@ -127,7 +127,19 @@ async def test_nothing_of_a_dead_engine_is_exported(make_rig: Callable[..., Rig]
     await rig.until_metric("stoker_engine_batch_size", 0)
     await rig.kill_engine()
     assert await rig.metric("stoker_engine_batch_size") is None
-    assert await rig.metric("stoker_engine_steps_total") is None
+    assert await rig.metric('stoker_engine_memory_bytes{kind="active"}') is None
+
+
+async def test_counts_go_on_from_one_engine_to_the_next(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    await rig.start()
+    for lookups in (1, 2):
+        async with rig.post(ask(max_tokens=5)) as response:
+            await response.json()
+        await rig.until_metric("stoker_prefix_cache_lookups_total", lookups)
+        await rig.kill_engine()
+        assert await rig.metric("stoker_prefix_cache_lookups_total") == lookups
+        await rig.start_engine()
 
 
 async def test_a_service_that_was_killed_is_back_behind_the_same_door_with_the_same_engine(

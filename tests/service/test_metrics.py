@@ -7,10 +7,24 @@ import re
 from stoker.config import Server
 from stoker.engine.protocol import Heartbeat, Memory, Phase
 from stoker.service.ledger import Ledger
-from stoker.service.metrics import ENGINE_BATCH_SIZE, ENGINE_LAST_STEP_AGE, ENGINE_MEMORY, ENGINE_STEPS, Metrics
-from stoker.service.telemetry import LedgerTelemetry, LiveCollector
+from stoker.service.metrics import (
+    ENGINE_BATCH_SIZE,
+    ENGINE_LAST_STEP_AGE,
+    ENGINE_MEMORY,
+    ENGINE_STEPS,
+    PREFIX,
+    READINGS,
+    REQUESTS_RUNNING,
+    REQUESTS_WAITING,
+    SPANS_DROPPED,
+    Metrics,
+    Reading,
+)
+from stoker.service.readings import LedgerReadings, LiveCollector
 
-OF_THE_ENGINE = {ENGINE_BATCH_SIZE, ENGINE_LAST_STEP_AGE, ENGINE_MEMORY, ENGINE_STEPS}
+OF_THE_ENGINE = {PREFIX + each.name for each in READINGS} - {
+    PREFIX + each.name for each in (REQUESTS_RUNNING, REQUESTS_WAITING, SPANS_DROPPED)
+}
 
 
 class Board:
@@ -19,13 +33,15 @@ class Board:
     def __init__(self) -> None:
         self.now = 0.0
         self.metrics = Metrics()
-        self.ledger = Ledger(LedgerTelemetry(self.metrics), Server(), clock=lambda: self.now)
-        self.metrics.registry.register(LiveCollector(self.ledger, clock=lambda: self.now))
+        readings = LedgerReadings(self.metrics)
+        self.ledger = Ledger(readings, Server(), clock=lambda: self.now)
+        self.metrics.registry.register(LiveCollector(self.ledger, readings.engines, clock=lambda: self.now))
 
     def names(self) -> set[str]:
         return {family.name for family in self.metrics.registry.collect()}
 
-    def value(self, name: str, **labels: str) -> float | None:
+    def value(self, reading: Reading, **labels: str) -> float | None:
+        name = PREFIX + reading.name + ("_total" if reading.counts else "")
         return self.metrics.registry.get_sample_value(name, labels)
 
 
@@ -42,11 +58,11 @@ def test_nothing_is_said_of_an_engine_that_has_said_nothing() -> None:
 def test_a_heartbeat_is_relayed_as_far_as_it_knows() -> None:
     board = Board()
     board.ledger.engine_heartbeat(heartbeat(Memory(active=5, limit=9), last_step_age=None))
-    assert board.value(f"{ENGINE_STEPS}_total") == 7
+    assert board.value(ENGINE_STEPS) == 7
     assert board.value(ENGINE_BATCH_SIZE) == 2
     assert board.value(ENGINE_MEMORY, kind="active") == 5
     assert board.value(ENGINE_MEMORY, kind="kv") is None
-    assert ENGINE_LAST_STEP_AGE not in board.names()
+    assert board.value(ENGINE_LAST_STEP_AGE) is None
 
 
 def test_the_last_step_grows_older_while_no_heartbeat_comes() -> None:

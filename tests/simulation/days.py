@@ -15,7 +15,7 @@ from stoker.service.errors import RequestQuarantined
 from stoker.service.ledger import Ledger
 from stoker.service.metrics import Metrics
 from stoker.service.quarantine import ACCUSED_AT
-from stoker.service.telemetry import LedgerTelemetry
+from stoker.service.readings import LedgerReadings
 from stoker.watchdog.restart import PROBE_MAX_S
 from tests.simulation.clock import Clock
 from tests.simulation.machine import RESTART, Machine
@@ -53,7 +53,7 @@ class Days:
         self._end = hours * 3600.0
         self.random = random.Random(seed)
         self.clock = Clock()
-        self.ledger = Ledger(LedgerTelemetry(Metrics()), SERVER, self.clock)
+        self.ledger = Ledger(LedgerReadings(Metrics()), SERVER, self.clock)
         self.door = Door(SERVER, self.ledger, text_ready=lambda: True, on_refusal=lambda code: None)
         self.visitors = Visitors(self.clock, self.random, self.door, self.ledger)
         self.machine = Machine(self.clock, self.random, self.visitors.work_of, self._circuit)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import threading
+from pathlib import Path
 
 from stoker.watchdog import log_output
+from stoker.watchdog.log_file import LogFile
 from stoker.watchdog.log_output import LogOutput, as_record, for_people
 
 
@@ -82,3 +84,38 @@ def test_a_reader_that_is_gone_is_no_error() -> None:
     output = LogOutput(Gone())
     output.child_line("engine", "to nobody")
     output.close()
+
+
+def test_a_paused_terminal_does_not_keep_lines_from_the_disk(tmp_path: Path) -> None:
+    stream, file = Stalled(), LogFile(tmp_path / "logs", max_bytes=10_000, files=1)
+    output = LogOutput(stream, file)
+    output.child_line("engine", "still here")
+    kept = tmp_path / "logs" / "stoker.log"
+    deadline = threading.Event()
+    while not (kept.exists() and "still here" in kept.read_text()):
+        deadline.wait(0.01)
+    stream.go.set()
+    output.close()
+    file.close()
+
+
+def test_the_file_is_rotated_by_size_and_stays_bounded(tmp_path: Path) -> None:
+    file = LogFile(tmp_path / "logs", max_bytes=1000, files=2)
+    output = LogOutput(file)
+    for number in range(200):
+        output.child_line("engine", f"line {number}")
+    output.close()
+    file.close()
+    kept = sorted((tmp_path / "logs").iterdir())
+    assert [each.name for each in kept] == ["stoker.log", "stoker.log.1", "stoker.log.2"]
+    assert all(each.stat().st_size <= 1000 for each in kept)
+    assert json.loads(kept[0].read_text().splitlines()[-1])["line"] == "line 199"
+
+
+def test_a_disk_that_takes_nothing_is_no_error(tmp_path: Path) -> None:
+    file = LogFile(tmp_path / "logs", max_bytes=1000, files=2)
+    (tmp_path / "logs").rmdir()
+    output = LogOutput(file)
+    output.child_line("engine", "to nobody")
+    output.close()
+    file.close()
