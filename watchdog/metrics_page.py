@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from ..service.metrics import PREFIX, READINGS, Metrics
 from .metrics import WatchdogMetrics
+from .watch_metrics import WatchMetrics
 
 HEAD = """# Metrics
 
@@ -49,16 +50,17 @@ def service_rows() -> list[Row]:
 
 def watchdog_rows() -> list[Row]:
     """What the watchdog declares."""
-    return sorted(_registered(WatchdogMetrics().registry), key=lambda row: row.name)
+    registry = WatchdogMetrics().registry
+    WatchMetrics(registry, journal_dropped=lambda: 0)
+    return sorted(_registered(registry), key=lambda row: row.name)
 
 
 def _registered(registry: CollectorRegistry) -> Iterator[Row]:
     # The library tells a metric's labels to nobody; without a sample of each, this is where they are.
-    collectors = {id(each): each for each in registry._names_to_collectors.values()}
-    for collector in collectors.values():
-        labels = tuple(getattr(collector, "_labelnames", ()))
-        for family in collector.collect():
-            yield _row(family.name, family.type, labels, family.documentation)
+    for collector in {id(each): each for each in registry._names_to_collectors.values()}.values():
+        for family in getattr(collector, "describe", collector.collect)():
+            labels = getattr(collector, "_labelnames", getattr(family, "_labelnames", ()))
+            yield _row(family.name, family.type, tuple(labels), family.documentation)
 
 
 def _row(name: str, kind: str, labels: tuple[str, ...], text: str) -> Row:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .samples import Sample
+from .samples import HostReading, Sample
 from .verdicts import DetectorName, Level, Number, Verdict
 
 INCIDENTS = "stoker_incidents_total"
@@ -43,6 +43,16 @@ _OF_VERDICTS = {
     ),
     DECODE_SLOWDOWN_RATIO: (DetectorName.SLOWDOWN, Number.SLOWDOWN_RATIO, "Usual decode speed over the present one"),
 }
+_OF_HOST: dict[str, tuple[Callable[[HostReading], float | None], str]] = {
+    SWAP_USED: (lambda host: host.swap_used_bytes, "Swap in use on this machine"),
+    MEMORY_PRESSURE_LEVEL: (lambda host: host.pressure_level, "macOS: 1 normal, 2 warning, 4 critical"),
+    THERMAL_LEVEL: (lambda host: host.thermal_level, "0 nominal to 4"),
+    CPU_FREQUENCY_RATIO: (lambda host: host.clock_ratio, "Present clock over the highest"),
+    SWAP_IN: (lambda host: host.swap_in_bytes_total, "Read back from swap since the machine's start"),
+    SWAP_OUT: (lambda host: host.swap_out_bytes_total, "Written to swap since the machine's start"),
+}
+_JOURNAL_DROPPED = "Records that made room for later ones unwritten"
+_DETECTOR_FIRING = "1 while a detector fires"
 
 
 class WatchMetrics(Collector):
@@ -79,35 +89,34 @@ class WatchMetrics(Collector):
         self._canaries.labels(outcome).inc()
         self._canary_duration.observe(duration_s)
 
+    def describe(self) -> Iterator[Metric]:
+        """Every family of `collect`, so that their names are known while there is nothing to say."""
+        yield _family(JOURNAL_DROPPED, _JOURNAL_DROPPED)
+        yield _family(DETECTOR_FIRING, _DETECTOR_FIRING, ["detector"])
+        yield from (_family(name, text) for name, (_, _, text) in _OF_VERDICTS.items())
+        yield from (_family(name, text) for name, (_, text) in _OF_HOST.items())
+
     def collect(self) -> Iterator[Metric]:
-        yield CounterMetricFamily(
-            JOURNAL_DROPPED, "Records that made room for later ones unwritten", value=self._journal_dropped()
-        )
-        firing = GaugeMetricFamily(DETECTOR_FIRING, "1 while a detector fires", labels=["detector"])
+        yield from _reading(JOURNAL_DROPPED, _JOURNAL_DROPPED, self._journal_dropped())
+        firing = _family(DETECTOR_FIRING, _DETECTOR_FIRING, ["detector"])
         for verdict in self._verdicts:
             firing.add_metric([verdict.detector.value], float(verdict.level is Level.FIRING))
         yield firing
         said = {verdict.detector: verdict.numbers for verdict in self._verdicts}
         for name, (detector, number, text) in _OF_VERDICTS.items():
-            yield from _gauge(name, text, said.get(detector, {}).get(number))
+            yield from _reading(name, text, said.get(detector, {}).get(number))
         if self._sample is not None:
-            yield from _host(self._sample)
+            for name, (reading, text) in _OF_HOST.items():
+                yield from _reading(name, text, reading(self._sample.host))
 
 
-def _host(sample: Sample) -> Iterator[Metric]:
-    host = sample.host
-    yield from _gauge(SWAP_USED, "Swap in use on this machine", host.swap_used_bytes)
-    yield from _gauge(MEMORY_PRESSURE_LEVEL, "macOS: 1 normal, 2 warning, 4 critical", host.pressure_level)
-    yield from _gauge(THERMAL_LEVEL, "0 nominal to 4", host.thermal_level)
-    yield from _gauge(CPU_FREQUENCY_RATIO, "Present clock over the highest", host.clock_ratio)
-    for name, text, value in (
-        (SWAP_IN, "Read back from swap since the machine's start", host.swap_in_bytes_total),
-        (SWAP_OUT, "Written to swap since the machine's start", host.swap_out_bytes_total),
-    ):
-        if value is not None:
-            yield CounterMetricFamily(name, text, value=value)
+def _family(name: str, text: str, labels: Sequence[str] = ()) -> CounterMetricFamily | GaugeMetricFamily:
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    return kind(name, text, labels=labels)
 
 
-def _gauge(name: str, text: str, value: float | None) -> Iterator[Metric]:
+def _reading(name: str, text: str, value: float | None) -> Iterator[Metric]:
     if value is not None:
-        yield GaugeMetricFamily(name, text, value=value)
+        family = _family(name, text)
+        family.add_metric([], value)
+        yield family

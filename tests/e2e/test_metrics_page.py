@@ -45,4 +45,5 @@ async def test_a_running_tree_exports_what_is_declared_and_nothing_else(tree: Ru
     }
     # The last heartbeat may be from before the request.
     await eventually(lambda: exported(tree.api) == declared - not_here)
-    assert exported(tree.client.serving.watchdog) == names(watchdog_rows())
+    # What a detector says comes once it has seen enough; a host may lack sensors.
+    assert exported(tree.client.serving.watchdog) <= names(watchdog_rows())
