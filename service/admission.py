@@ -172,7 +172,8 @@ def output_bound(prompt_tokens: int, asked: int | None, server: Server, window: 
     bound = f"{window.bound} {window.tokens} tokens"
     if left < 1:
         raise ContextLengthExceeded(
-            f"{bound} and the messages are {prompt_tokens} tokens, which leaves none to answer; shorten the messages",
+            f"{bound} and the messages are at least {prompt_tokens} tokens, which leaves none to answer; "
+            "shorten the messages",
             param="messages",
             excess=Excess(prompt_tokens, asked or 1, window.tokens),
         )

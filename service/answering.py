@@ -157,7 +157,6 @@ class Answering:
 async def answering(request: web.Request, context: Context, plan: Plan, caller: Caller) -> AsyncIterator[Answering]:
     """The request is in the ledger for as long as this is open. Raises `ContextLengthExceeded`."""
     feeds: dict[str, Feed] = {}
-    context.door.spent(caller, sum(len(prompt.ids) for prompt in plan.prompts))
     generations: list[Generation] = []
     with operation(_asked(plan, context), _content(plan, context)) as observed:
         try:
@@ -168,6 +167,7 @@ async def answering(request: web.Request, context: Context, plan: Plan, caller: 
                 transcript = Transcript(context.text.model.detokenizer(), reader, plan.stops, one_call=plan.one_call)
                 generations.append(Generation(order.id, context.ledger, feed, transcript))
                 context.submit(order, feed)
+            context.door.spent(caller, sum(len(prompt.ids) for prompt in plan.prompts))
             answers = Answering(plan, generations, context, observed)
             try:
                 yield answers

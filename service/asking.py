@@ -66,7 +66,7 @@ async def plan(context: Context, ask: Ask, arrived_at: float) -> Plan:
     if grammar is not None:
         # Reasoning would have to match the grammar too.
         conversation = replace(conversation, thinking=False, effort=None)
-    prompt = await context.text.render(conversation)
+    prompt = await context.text.render(conversation, most=context.window.tokens)
     if grammar is not None and prompt.in_reasoning:
         param = "tool_choice" if ask.grammar is None else ask.grammar_param
         raise UnsupportedParameter(f"this model always reasons first, so `{param}` cannot be kept", param=param)

@@ -20,10 +20,10 @@ class ByteText:
     markup = Markup(think=("<think>", "</think>"), call=HERMES)
     recommended = NO_WISHES
 
-    def render(self, conversation: Conversation) -> Prompt:
-        return Prompt(self.encode("".join(_lines(conversation)) + "assistant: "))
+    def render(self, conversation: Conversation, most: int | None = None) -> Prompt:
+        return Prompt(self.encode("".join(_lines(conversation)) + "assistant: ", most))
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, most: int | None = None) -> list[int]:
         return list(text.encode())
 
     def text_of(self, token: int) -> str:

@@ -43,11 +43,11 @@ class TextModel(Protocol):
     def recommended(self) -> Wishes:
         """The sampling that its makers recommend."""
 
-    def render(self, conversation: Conversation) -> Prompt:
-        """The prompt. May take long. Raises `InvalidMessages` when the chat template refuses the conversation."""
+    def render(self, conversation: Conversation, most: int | None = None) -> Prompt:
+        """The prompt; of one far over `most` tokens, more of its beginning than that. May take long. Raises `InvalidMessages` when the chat template refuses the conversation."""
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text as it stands. May take long."""
+    def encode(self, text: str, most: int | None = None) -> list[int]:
+        """The ids of a text as it stands, bounded likewise. May take long."""
 
     def text_of(self, token: int) -> str:
         """One id by itself, for those who look at single tokens."""

@@ -40,15 +40,15 @@ class TextWorker:
         """Raises `TextModelError`."""
         self._model = await self._off_the_loop(lambda: _load(self._model_path))
 
-    async def render(self, conversation: Conversation) -> Prompt:
+    async def render(self, conversation: Conversation, most: int | None = None) -> Prompt:
         """`TextModel.render` off the event loop."""
         with timed(TOKENIZE):
-            return await self._off_the_loop(lambda: self.model.render(conversation))
+            return await self._off_the_loop(lambda: self.model.render(conversation, most))
 
-    async def encode(self, text: str) -> list[int]:
+    async def encode(self, text: str, most: int | None = None) -> list[int]:
         """`TextModel.encode` off the event loop."""
         with timed(TOKENIZE):
-            return await self._off_the_loop(lambda: self.model.encode(text))
+            return await self._off_the_loop(lambda: self.model.encode(text, most))
 
     async def message_at(self, token: int, ids: Sequence[int], conversation: Conversation) -> int | None:
         """`cache_report.message_at` off the event loop."""

@@ -116,8 +116,10 @@ class Chunks:
 
 
 async def _plan(context: Context, asked: CompletionRequest, arrived_at: float) -> Plan:
+    most = context.window.tokens
     prompts = [
-        Prompt(await context.text.encode(prompt) if isinstance(prompt, str) else prompt) for prompt in asked.prompt
+        Prompt(await context.text.encode(prompt, most) if isinstance(prompt, str) else prompt)
+        for prompt in asked.prompt
     ]
     return Plan(
         prompts=prompts,

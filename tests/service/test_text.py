@@ -66,6 +66,13 @@ def test_a_real_tokenizer_renders_the_chat_template_and_gives_text_back(tiny_mod
     assert TURN_END in model.stop_ids
 
 
+def test_of_a_prompt_far_too_long_only_the_beginning_is_looked_at(tiny_model: Path) -> None:
+    model = load_model_text(tiny_model)
+    assert len(model.encode("x" * 100_000, most=1000)) == 8000
+    assert len(model.encode("x" * 9_000)) == 9_000
+    assert len(model.encode("<|im_start|>" * 1_000, most=1_000)) == 1_000, "long tokens are no reason to refuse"
+
+
 def test_stop_ids_of_both_configurations_are_used(tmp_path: Path) -> None:
     folder = make_tiny_llama(tmp_path / "model", layers=1)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [65, 66]}))
