@@ -44,7 +44,10 @@ class TextModel(Protocol):
         """The sampling that its makers recommend."""
 
     def render(self, conversation: Conversation, most: int | None = None) -> Prompt:
-        """The prompt; of one far over `most` tokens, more of its beginning than that. May take long. Raises `InvalidMessages` when the chat template refuses the conversation."""
+        """The prompt; of one far over `most` tokens, more of its beginning than that. May take long.
+
+        Raises `InvalidMessages` when the chat template refuses the conversation.
+        """
 
     def encode(self, text: str, most: int | None = None) -> list[int]:
         """The ids of a text as it stands, bounded likewise. May take long."""
