@@ -122,18 +122,20 @@ class Server(Section):
 
 
 class Fault(Section):
-    """A fault of the simulated engine, at the moment it has made `after_tokens` tokens in one incarnation.
+    """A fault of the simulated engine, at the moment it has made `after_tokens` tokens in one incarnation. Those of an
+    MLX engine are `leak` and `fragment`, from its step `after_tokens` on, with real arrays.
 
     With `prompt_contains` it is the fault of a request: it comes when one whose prompt has that text, and whose output
     has reached `after_tokens`, is computed.
     """
 
-    kind: Literal["crash", "hang", "leak", "slow"]
-    """`crash` ends the process by SIGKILL, `hang` stops stepping, `leak` grows memory, `slow` stretches every step."""
+    kind: Literal["crash", "hang", "leak", "slow", "fragment"]
+    """`crash` ends the process by SIGKILL, `hang` stops stepping, `leak` grows memory, `slow` stretches every step,
+    `fragment` frees buffers that nobody can use again."""
     after_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens of the incarnation before the fault begins; 0 is at once."""
     amount: Annotated[float, Field(gt=0)] = 1.0
-    """`leak`: bytes a step. `slow`: factor on the step time. Unused otherwise."""
+    """`leak`: bytes a step; `fragment`: bytes by which the buffers differ. `slow`: factor on the step time."""
     epochs: Annotated[int, Field(ge=0)] = 0
     """Only in the first so many incarnations (epochs up to this one); 0 is in all."""
     prompt_contains: str | None = None
@@ -204,6 +206,8 @@ class Engine(Section):
     the memory for everything else leave. Requests wait, and running ones take turns, when it is used up."""
     heartbeat_s: Seconds = 0.25
     """Time between two heartbeats."""
+    faults: tuple[Fault, ...] = ()
+    """What goes wrong in an MLX engine, for tests of what watches it."""
     simulated: Simulated = Simulated()
     """Used when `kind` is `simulated`."""
 
@@ -298,6 +302,8 @@ class Watchdog(Section):
     """Requests of the watchdog's own."""
     sample_s: Seconds = 1.0
     """Time between two looks at the machine and the tree."""
+    pool_floor_bytes: Count = 1_500_000_000
+    """A pool of freed buffers that is smaller is not worth an action."""
     detection_speed: Annotated[float, Field(ge=1)] = 1.0
     """How many seconds pass for detectors and policy in one; more than 1 is for trying them out."""
     stop_deadline_s: Seconds = 10.0

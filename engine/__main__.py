@@ -51,9 +51,10 @@ def _simulated(settings: EngineProcess) -> Batch:
 
 def _mlx(settings: EngineProcess) -> Batch:
     # MLX is imported on the step thread and nowhere else: its streams belong to the thread that made them.
+    from .faulty import with_faults
     from .loading import load_batch
 
-    return load_batch(settings)
+    return with_faults(load_batch(settings), settings.engine.faults, settings.epoch)
 
 
 if __name__ == "__main__":

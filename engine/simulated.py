@@ -147,6 +147,8 @@ class SimulatedBatch:
                 self._leak.extend(bytes(int(fault.amount)))
             case "slow":
                 return fault.amount
+            case "fragment":
+                raise AssertionError("fragment is a fault of the MLX engine")
         return 1.0
 
 

@@ -11,11 +11,12 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 import structlog
 
-from ..config import Engine
+from ..config import Engine as EngineSettings
 from ..engine import protocol
 from ..engine.errors import EngineUnavailable
 from .decisions import (
@@ -32,9 +33,7 @@ from .decisions import (
     Shed,
     Tighten,
 )
-from .engine_role import EngineRole
 from .journal.records import ActionRecord, Record
-from .shed_level import ShedLevel
 from .supervisor import State, Supervisor
 
 RESTART_DEADLINE_S = 600.0
@@ -44,14 +43,42 @@ MB = 1e6
 log = structlog.get_logger(__name__)
 
 
+class Engine(Protocol):
+    """The engine, as far as it can be told to do something."""
+
+    @property
+    def epoch(self) -> int:
+        """Its incarnation."""
+
+    @property
+    def hears(self) -> bool:
+        """Whether it is there to be told."""
+
+    async def reclaim(self, level: int) -> protocol.Reclaimed:
+        """Have it give memory back. Raises `EngineUnavailable`."""
+
+    def tighten(self, limits: protocol.Tighten) -> bool:
+        """Bound what it does at once; False when it cannot hear that now."""
+
+    def forget_kv(self) -> None:
+        """The next incarnation begins without any KV of earlier ones."""
+
+
+class Door(Protocol):
+    """Where load is turned away."""
+
+    def want(self, whose: str, level: int, reason: str) -> None:
+        """Turn so much away."""
+
+
 @dataclass(frozen=True)
 class Reach:
     """What can be acted upon."""
 
-    engine: EngineRole
+    engine: Engine
     supervisors: dict[Child, Supervisor]
-    shed: ShedLevel
-    settings: Engine
+    shed: Door
+    settings: EngineSettings
 
 
 class Effects:
@@ -80,7 +107,7 @@ class Effects:
     def remind(self) -> None:
         """Tell an engine that was started since what holds for it; called with every sample."""
         engine = self._reach.engine
-        if self._tighten and engine.heartbeat is not None and engine.epoch != self._tightened_epoch:
+        if self._tighten and engine.hears and engine.epoch != self._tightened_epoch:
             self._tell_to_tighten()
 
     async def close(self) -> None:

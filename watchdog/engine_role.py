@@ -110,6 +110,11 @@ class EngineRole:
         self._forgets_kv = True
 
     @property
+    def hears(self) -> bool:
+        """Whether an incarnation is there to be told something."""
+        return self.ready_since is not None
+
+    @property
     def step_bound_s(self) -> float | None:
         """How long the running step may take, as far as its pace is known."""
         return self._stall.step_bound_s(time.monotonic())

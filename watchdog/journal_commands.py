@@ -30,7 +30,7 @@ def incidents(
 
     from .table import show_past
 
-    past = _past(Paths.from_environment(), seconds(since))
+    past = past_of(Paths.from_environment(), seconds(since))
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(past)).decode())
     else:
@@ -97,7 +97,7 @@ def seconds(text: str) -> float:
     return int(found[1]) * _UNITS_S[found[2]]
 
 
-def _past(paths: Paths, window_s: float) -> Past:
+def past_of(paths: Paths, window_s: float) -> Past:
     """From the watchdog, which knows what is not written yet; from the journal itself when no tree runs."""
     from .client import WatchdogClient
 

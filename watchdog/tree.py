@@ -102,6 +102,7 @@ class Tree:
             paths=premises.paths,
             records=records,
             reach=reach,
+            engine=engine,
             service_url=lambda: self._service.url,
             admin_token=token,
             http=http,

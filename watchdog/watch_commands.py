@@ -1,4 +1,4 @@
-"""`stoker watch …`: recorded and generated samples through the detectors and the policy."""
+"""`stoker watch …`: samples recorded, and recorded and generated ones through the detectors and the policy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import recording
+
 if TYPE_CHECKING:
     from .evaluation.judge import Half, Outcome
     from .replay import Event
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="What the detectors and the policy make of samples.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+app.command("record")(recording.record)
 
 
 @app.command()

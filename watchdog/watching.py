@@ -17,6 +17,7 @@ from ..config import Paths, Watchdog
 from .canary import Canary
 from .decisions import Child
 from .effects import Effects, Reach
+from .engine_role import EngineRole
 from .incidents import Incidents
 from .journal.history import History
 from .journal.journal import Journal, Retention
@@ -63,6 +64,7 @@ class Watching:
         paths: Paths,
         records: Records,
         reach: Reach,
+        engine: EngineRole,
         service_url: Callable[[], str],
         admin_token: str,
         http: aiohttp.ClientSession,
@@ -70,6 +72,7 @@ class Watching:
         self._settings = settings
         self._journal = records.journal
         self._reach = reach
+        self._engine = engine
         self._canary = Canary(service_url, admin_token, http, records.metrics, settings.canary.deadline_s)
         sampler = Sampler(
             host_sensor(paths.home),
@@ -80,7 +83,7 @@ class Watching:
         )
         parts = Parts(
             sampler=sampler,
-            panel=Panel(Sensitivity(speed=settings.detection_speed)),
+            panel=Panel(Sensitivity(settings.detection_speed, settings.pool_floor_bytes)),
             effects=Effects(reach, records.journal.put, records.metrics.acted),
             incidents=records.incidents,
             journal=records.journal,
@@ -103,14 +106,14 @@ class Watching:
             await self.observation.run()
 
     def _situation(self) -> Situation:
-        engine = self._reach.engine
+        engine = self._engine
         supervised = self._reach.supervisors[Child.ENGINE].snapshot()
         ready_since = engine.ready_since
         return Situation(
             engine_epoch=engine.epoch,
             engine_pid=supervised.pid,
             engine_up_s=None if ready_since is None else time.monotonic() - ready_since,
-            step_bound_s=engine.step_bound_s,
+            step_bound_s=None if engine.step_bound_s is None else engine.step_bound_s * self._settings.detection_speed,
             heartbeat=engine.heartbeat,
             service_pid=self._reach.supervisors[Child.SERVICE].snapshot().pid,
             engine_deaths=supervised.unwanted_deaths,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stoker.engine.batch import Found, Sampled, TierSize
 from stoker.engine.counts import Counts
-from stoker.engine.protocol import DraftMethod, Drafts, MissReason, PrefixCacheUse, Tier
+from stoker.engine.protocol import Decoding, DraftMethod, Drafts, MissReason, PrefixCacheUse, Tier
 
 TIERS = {Tier.RAM: TierSize(nbytes=100, evictions=2), Tier.DISK: TierSize(nbytes=300, evictions=0)}
 
@@ -55,3 +55,19 @@ def test_a_token_without_a_draft_is_no_draft() -> None:
     counts = Counts()
     counts.sampled(Sampled("a", [1]))
     assert counts.drafts() == {}
+
+
+def test_decoding_is_summed_up_and_remembers_the_last_context() -> None:
+    counts = Counts()
+    counts.decoded(0.5, rows=2, tokens=3, context_tokens=100)
+    before = counts.decoding
+    counts.decoded(0.25, rows=1, tokens=1, context_tokens=60)
+    assert counts.decoding == Decoding(steps=2, seconds=0.75, rows=3, tokens=4, context_tokens=60)
+    assert before.steps == 1
+
+
+def test_every_token_of_an_output_is_counted() -> None:
+    counts = Counts()
+    counts.sampled(Sampled("a", [1, 2, 3], drafted=2))
+    counts.sampled(Sampled("b", [1]))
+    assert counts.generated_tokens == 4

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -337,3 +338,17 @@ def test_the_disk_tier_is_not_waited_for(disk: DiskTier) -> None:
     assert time.monotonic() - began < 30
     assert disk.flush(10)
     assert disk.snapshot().blocks == (300 + 80 - 1) // BLOCK_TOKENS
+
+
+def test_a_request_that_goes_around_the_cache_is_computed_whole_and_leaves_nothing_behind() -> None:
+    prompt = tokens_of(21, 200)
+    batch = cached_batch(PrefixCache(ROOT, PLENTY, None))
+    around = msgspec.structs.replace(request("a", prompt), use_prefix_cache=False)
+    run = together(batch, [around])
+    assert first_prefill(run, "a") == Prefill("a", 0, 200, 0, None, None)
+    after = together(batch, [request("b", prompt)])
+    assert first_prefill(after, "b").cached == 0
+    again = together(batch, [msgspec.structs.replace(around, id="c")])
+    assert first_prefill(again, "c").cached == 0
+    assert run.tokens("a") == after.tokens("b") == again.tokens("c")
+    batch.check_integrity()

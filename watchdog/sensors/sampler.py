@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -13,12 +14,20 @@ from ...engine.protocol import Heartbeat
 from ..samples import Check, HostReading, Sample, ServiceReading
 from .engine import EngineSensor
 from .sensors import HostSensor, ProcessReading, ProcessSensor
-from .service import ServiceSensor, Vitals
+from .service import Vitals
 
 COSTLY_EVERY = 10
 """Summing up the pages of a process with many takes the kernel milliseconds; asking the service costs it some too."""
 
 _UNKNOWN = ProcessReading()
+
+
+class AsksService(Protocol):
+    """The service's own word."""
+
+    async def read(self) -> Vitals | None:
+        """None when it does not answer in time."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class Sampler:
         self,
         host: HostSensor,
         processes: ProcessSensor,
-        service: ServiceSensor,
+        service: AsksService,
         own_pid: int,
         situation: Callable[[], Situation],
     ) -> None:
