@@ -342,7 +342,7 @@ def test_the_disk_tier_is_not_waited_for(disk: DiskTier) -> None:
 
 def test_a_request_that_goes_around_the_cache_is_computed_whole_and_leaves_nothing_behind() -> None:
     prompt = tokens_of(21, 200)
-    batch = cached_batch(PrefixCache(ROOT, PLENTY, None))
+    batch = cached_batch(prefix_cache())
     around = msgspec.structs.replace(request("a", prompt), use_prefix_cache=False)
     run = together(batch, [around])
     assert first_prefill(run, "a") == Prefill("a", 0, 200, 0, None, None)
