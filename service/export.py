@@ -64,17 +64,18 @@ class Export:
         self._thread.join(CLOSE_DEADLINE_S)
 
     def _run(self) -> None:
-        sender = self._connect()
+        sender: Sender | None = None
         while batch := self._next():
+            why = "the collector did not take them"
             try:
+                sender = sender or self._connect()
                 taken = sender.send(batch)
             except Exception as error:
-                # Whatever a library makes of a collector's answer, the next batch is tried.
-                log.debug("export_error", error=f"{type(error).__name__}: {error}")
-                taken = False
+                # Whatever a library makes of a setting or of a collector's answer, the next batch is tried.
+                taken, why = False, f"{type(error).__name__}: {error}"
             if not taken:
                 self._drop(batch)
-            self._tell(failing=not taken)
+            self._tell(failing=not taken, why=why)
 
     def _next(self) -> list[Trace]:
         """What waits, up to a batch; nothing once it is closed."""
@@ -94,10 +95,10 @@ class Export:
         with self._lock:
             self._dropped += sum(len(trace.spans) for trace in traces)
 
-    def _tell(self, failing: bool) -> None:
+    def _tell(self, failing: bool, why: str) -> None:
         """Once when it begins and once when it ends, not for every batch."""
         if failing and not self._failing:
-            log.warning("export_failing", dropped_spans=self._dropped)
+            log.warning("export_failing", why=why, dropped_spans=self._dropped)
         elif self._failing and not failing:
             log.info("export_recovered", dropped_spans=self._dropped)
         self._failing = failing

@@ -1,6 +1,8 @@
 """Every request's trace from its begin to its end: the last ones stay here, and what is kept goes to the collector.
 
-So traces are of use without any collector: `GET /internal/traces` lists the last 200, `/internal/traces/{id}` has one.
+So traces are of use without any collector: `GET /internal/traces` lists the last 200 that asked the model for something
+or failed, `/internal/traces/{id}` has one. A client that lists models every second pushes none of them out, nor does it
+make every answer look slow.
 """
 
 from __future__ import annotations
@@ -45,8 +47,10 @@ class Traces:
         for span in trace.spans:
             if span.end is None:
                 span.end = at
-        self._ring.append(trace)
-        is_slow = self._slowest.add(trace.duration_s)
+        asked_the_model = trace.operation is not None
+        if asked_the_model or telemetry.ERROR_TYPE in trace.root.attributes:
+            self._ring.append(trace)
+        is_slow = asked_the_model and self._slowest.add(trace.duration_s)
         if self._sink is not None and kept(trace, is_slow):
             self._sink.offer(trace)
 

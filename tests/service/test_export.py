@@ -107,6 +107,21 @@ def test_a_sender_that_raises_is_tried_again() -> None:
     assert of_it.dropped == 2 * SPANS
 
 
+def test_a_sender_that_cannot_be_made_is_tried_again() -> None:
+    tries: queue.Queue[None] = queue.Queue()
+
+    def connect() -> Told:
+        tries.put(None)
+        raise ValueError("no such protocol")
+
+    of_it = Export(connect)
+    for _ in range(2):
+        of_it.offer(trace())
+        tries.get(timeout=10)
+    of_it.close()
+    assert of_it.dropped == 2 * SPANS
+
+
 def test_what_is_queued_is_sent_before_the_end(told: tuple[Told, Export]) -> None:
     sender, of_it = told
     for _ in range(5):

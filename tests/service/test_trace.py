@@ -99,7 +99,9 @@ def test_the_ring_has_the_last_ones_and_finds_them_by_either_name() -> None:
     sink = Kept()
     traces = Traces(1.0, sink)
     for number in range(RING + 5):
-        traces.end(traces.begin("r", f"req_{number}", float(number), None), number + 1.0)
+        trace = traces.begin("r", f"req_{number}", float(number), None)
+        trace.operation = trace.add(Span("chat", number + 0.1))
+        traces.end(trace, number + 1.0)
     summaries = traces.snapshot()
     assert [each["request_id"] for each in summaries][:2] == [f"req_{RING + 4}", f"req_{RING + 3}"]
     assert len(summaries) == RING
@@ -109,6 +111,20 @@ def test_the_ring_has_the_last_ones_and_finds_them_by_either_name() -> None:
     assert last is not None
     assert traces.find(last["trace_id"]) == last == traces.find(f"req_{RING + 4}")
     assert re.fullmatch("[0-9a-f]{32}", last["trace_id"])
+
+
+def test_requests_that_ask_the_model_for_nothing_push_nothing_out_and_make_nothing_slow() -> None:
+    sink = Kept()
+    traces = Traces(0.0, sink)
+    asked = traces.begin("POST /v1/chat/completions", "req_asked", 0.0, None)
+    asked.operation = asked.add(Span("chat", 0.1))
+    for number in range(2 * RING):
+        traces.end(traces.begin("GET /v1/models", f"req_{number}", 0.0, None), 0.001)
+    traces.end(asked, 30.0)
+    for _ in range(RING - 1):
+        traces.end(traces.begin("GET /v1/models", "req_more", 0.0, None), 0.001)
+    assert traces.find("req_asked") is not None
+    assert not sink.traces
 
 
 @st.composite
