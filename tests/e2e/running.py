@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from prometheus_client.parser import text_string_to_metric_families
 
 from stoker.config import Paths
 from stoker.watchdog.client import WatchdogClient
@@ -129,6 +130,18 @@ def get(url: str) -> tuple[int, Any]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)
+
+
+def scraped(url: str) -> str:
+    """What `/metrics` of a service or a watchdog answers to Prometheus."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=DEADLINE_S) as response:
+        return str(response.read().decode())
+
+
+def exported(url: str) -> set[str]:
+    """The names of all metrics there, as a query has them."""
+    families = text_string_to_metric_families(scraped(url))
+    return {family.name + ("_total" if family.type == "counter" else "") for family in families}
 
 
 def gone(pid: int) -> bool:

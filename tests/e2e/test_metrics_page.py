@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import urllib.request
 from pathlib import Path
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from stoker.watchdog.metrics_page import Row, page, service_rows, watchdog_rows
 from tests.e2e.chatting import ask, chat_body
-from tests.e2e.running import RunningTree, eventually
+from tests.e2e.running import RunningTree, eventually, exported
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
 
@@ -23,12 +20,6 @@ def test_every_name_has_the_prefix_and_a_base_unit() -> None:
         assert row.name.startswith("stoker_")
         assert not row.name.endswith(("_ms", "_milliseconds", "_mb", "_created"))
         assert row.help
-
-
-def exported(url: str) -> set[str]:
-    with urllib.request.urlopen(f"{url}/metrics") as response:
-        families = text_string_to_metric_families(response.read().decode())
-        return {family.name + ("_total" if family.type == "counter" else "") for family in families}
 
 
 def names(rows: list[Row]) -> set[str]:

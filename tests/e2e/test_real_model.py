@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from openai import AsyncOpenAI
 
-from tests.e2e.running import RunningTree
+from stoker.watchdog.metrics_page import service_rows
+from tests.e2e.running import RunningTree, eventually, exported, scraped
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -68,3 +69,18 @@ async def test_eight_streams_at_once_each_give_the_text_they_give_alone(api: str
     alone = [await answer(api, *request) for request in requests]
     assert together == alone
     assert len(set(together)) == len(requests)
+
+
+async def test_a_real_engine_exports_every_metric_that_is_declared(api: str) -> None:
+    for _ in range(2):
+        await answer(api, "Say this again and again: " + "one, two, three, four, five, " * 40, 0.0)
+    declared = {row.name for row in service_rows()}
+    await eventually(lambda: exported(api) == declared)
+    for series in (
+        'stoker_prefix_cache_bytes{tier="disk"}',
+        'stoker_prefix_cache_tokens_total{outcome="hit",tier="ram"}',
+        'stoker_prefix_cache_evictions_total{tier="ram"}',
+        'stoker_speculative_tokens_total{method="prompt_lookup",outcome="drafted"}',
+        'stoker_engine_memory_bytes{kind="weights"}',
+    ):
+        assert series in scraped(api)
