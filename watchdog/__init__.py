@@ -13,9 +13,12 @@ It must outlive everything it watches, so it holds no request and waits for no c
 8. `tree`          startup -> run -> shutdown of all of them;
 9. `samples`       one look at everything; `panel` has `detectors` judge it in `verdicts`, and `policy` makes
                    `decisions` of them: `courses` up and down the ladders of `remedies` (all pure);
-10. `status`       what the tree says about itself, as frozen structs;
-11. `api`          the HTTP interface on loopback: status, metrics, restart;
-12. `client`       how the `stoker` command finds a running tree and talks to it.
+10. `sensors`      what is read, as samples; `incidents` and `death_incidents`: what is wrong, and when;
+                   `effects` do what is decided, `canary` asks through the API, `schedule` when; `journal` remembers;
+                   `observation` is the loop over all that, `watching` joins it;
+11. `status`       what the tree says about itself, as frozen structs;
+12. `api`          the HTTP interface on loopback: status, incidents, samples, metrics, restart;
+13. `client`       how the `stoker` command finds a running tree and talks to it.
 
 Beside them: `replay` and `evaluation` run recorded and generated samples through the detectors, `watch_commands` are
 the commands for it; `install` hands the tree to launchd or systemd by the files of `units` (pure), `install_commands`

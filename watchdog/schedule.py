@@ -1,4 +1,5 @@
-"""What happens at its time: canaries, the comparison of cached answers, the journal's retention.
+"""What happens at its time: canaries, the comparison of cached answers, the journal's retention
+and integrity.
 
 APScheduler keeps the times. A late job runs once, not once for each time it was missed, and never twice at once.
 """
@@ -15,6 +16,7 @@ from .canary import Canary
 from .journal.journal import Journal
 
 THIN_EVERY_S = 600.0
+CHECK_EVERY_S = 24 * 3600.0
 
 
 @contextlib.contextmanager
@@ -24,6 +26,7 @@ def scheduled(settings: CanarySettings, canary: Canary, journal: Journal) -> Ite
     scheduler.add_job(canary.ask, "interval", seconds=settings.every_s)
     scheduler.add_job(canary.compare, "interval", seconds=settings.compare_every_s)
     scheduler.add_job(journal.thin, "interval", seconds=THIN_EVERY_S)
+    scheduler.add_job(journal.check, "interval", seconds=CHECK_EVERY_S)
     scheduler.start()
     try:
         yield

@@ -82,14 +82,14 @@ class Tree:
         engine = _engine_role(premises)
         patient = Deadlines(start_s + _weights_bytes(premises) / LOADED_BYTES_PER_S, stop_s)
         self._records = records = Records(settings, premises.paths, metrics.registry)
-        counted = records.history.of(engine.name, self._engine_identity, metrics.engine(premises.model_name))
+        counted = records.engine(engine.name, self._engine_identity, metrics.engine(premises.model_name))
         self._engines = {
             ENGINE_NAME: SupervisedEngine(engine, Supervisor(engine, settings, patient, counted, output.child_line))
         }
         token = admin_token(premises.paths)
         self._service = _service_role(premises, token, http)
         drain_s = premises.config.server.drain_deadline_s
-        counted = records.history.of(self._service.name, self._service_identity, metrics.service())
+        counted = records.service(self._service.name, self._service_identity, metrics.service())
         self._service_supervisor = Supervisor(
             self._service, settings, Deadlines(start_s, drain_s + stop_s), counted, output.child_line
         )

@@ -15,11 +15,12 @@ from prometheus_client import CollectorRegistry
 
 from ..config import Paths, Watchdog
 from .canary import Canary
+from .death_incidents import DeathIncidents
 from .decisions import Child
 from .effects import Effects, Reach
 from .engine_role import EngineRole
 from .incidents import Incidents
-from .journal.history import History
+from .journal.history import History, Identity
 from .journal.journal import Journal, Retention
 from .observation import Observation, Parts
 from .panel import Panel, Sensitivity
@@ -29,6 +30,7 @@ from .schedule import scheduled
 from .sensors.sampler import Sampler, Situation
 from .sensors.sensors import host_sensor, process_sensor
 from .sensors.service import ServiceSensor
+from .supervisor import Observer
 from .watch_metrics import WatchMetrics
 
 CLOSES_AFTER_S = 60.0
@@ -46,6 +48,14 @@ class Records:
         self.metrics = WatchMetrics(registry, lambda: self.journal.dropped)
         closes_after_s = CLOSES_AFTER_S / settings.detection_speed
         self.incidents = Incidents(self.journal.put, self.metrics, time.time, closes_after_s)
+
+    def engine(self, child: str, identity: Callable[[], Identity], also: Observer) -> Observer:
+        """The observer of an engine's supervisor; what it hears, it tells `also`."""
+        return self.history.of(child, identity, DeathIncidents("engine_death", self.incidents, also))
+
+    def service(self, child: str, identity: Callable[[], Identity], also: Observer) -> Observer:
+        """The same of the service's."""
+        return self.history.of(child, identity, DeathIncidents("service_death", self.incidents, also))
 
     def journal_failed(self, sentence: str) -> None:
         self.incidents.begin(JOURNAL, sentence)

@@ -19,6 +19,9 @@ async def test_every_incarnation_is_on_record_after_the_tree_has_stopped(tree: R
     assert victim is not None
     os.kill(victim, signal.SIGKILL)
     await asyncio.to_thread(tree.until_ready, 2)
+    (told,) = tree.client.past(3600).incidents
+    assert (told.incident.kind, told.incident.summary) == ("engine_death", "killed by SIGKILL")
+    assert told.duration_s is not None
     tree.stop()
     store = await Store.opened(tree.paths.journal_url)
     kept = [each for each in await store.all(Incarnation) if each.child == "engine-default"]

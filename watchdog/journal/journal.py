@@ -66,6 +66,7 @@ class Journal:
         self._queue = _Queue()
         self._stopping = asyncio.Event()
         self._thin = False
+        self._check = False
         self._failed = False
         self._inherited = False
 
@@ -86,6 +87,10 @@ class Journal:
     def thin(self) -> None:
         """Forget what is old, at the next opportunity."""
         self._thin = True
+
+    def check(self) -> None:
+        """See whether the database is whole, at the next opportunity."""
+        self._check = True
 
     def stop(self) -> None:
         """Write what is left and end `run`."""
@@ -153,10 +158,7 @@ class Journal:
             if records := self._queue.waiting():
                 await store.write(records)
                 self._queue.written(records)
-            if self._thin:
-                now = time.time()
-                await store.thin(now - self._retention.full_s, now - self._retention.kept_s)
-                self._thin = False
+            await self._keep_in_order(store)
         except JournalDamaged as error:
             await self._close()
             self._set_aside(error)
@@ -165,10 +167,26 @@ class Journal:
             await self._close()
             self._report(str(error))
             return False
+        except Exception as error:
+            # A driver has failures of its own, and none of them may end the tree.
+            log.exception("journal_failed_unforeseen")
+            await self._close()
+            self._report(f"the journal failed: {type(error).__name__}: {error}")
+            return False
         if self._failed:
             self._failed = False
             self._listener.journal_recovered()
         return True
+
+    async def _keep_in_order(self, store: Store) -> None:
+        """What was asked for since the last batch."""
+        if self._thin:
+            now = time.time()
+            await store.thin(now - self._retention.full_s, now - self._retention.kept_s)
+            self._thin = False
+        if self._check:
+            self._check = False
+            await store.check()
 
     async def _opened(self) -> Store:
         """Its parts take a third of a second to import, which the event loop does not wait for."""
@@ -194,10 +212,13 @@ class Journal:
 
     async def _close(self) -> None:
         store, self._store = self._store, None
-        if store is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_PATIENCE_S):
-                    await store.close()
+        if store is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                await store.close()
+        except Exception as error:
+            log.warning("journal_not_closed", error=f"{type(error).__name__}: {error}")
 
 
 class _Queue:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from alembic.util import CommandError
-from sqlalchemy import Integer, and_, bindparam, cast, delete, event, func, insert, or_, select, update
+from sqlalchemy import Integer, and_, bindparam, cast, delete, event, func, insert, or_, select, text, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -88,6 +88,16 @@ class Store:
                     (incidents, incidents.c.closed_at),
                 ):
                     await connection.execute(delete(table).where(column < kept_since))
+
+    async def check(self) -> None:
+        """Read every page of a SQLite file. Raises `JournalDamaged` when it contradicts itself."""
+        if self._file is None:
+            return
+        with _failures_of(self._name):
+            async with self._engine.connect() as connection:
+                verdict = (await connection.execute(text("PRAGMA quick_check(1)"))).scalar_one()
+        if verdict != "ok":
+            raise JournalDamaged(f"the journal {self._name} is damaged: {verdict}")
 
     async def close_incidents(self, opened_before: float, at: float) -> None:
         """Those of an earlier watchdog ended with it: what still stands is found again."""

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,7 @@ import pytest
 
 from stoker.watchdog.journal import journal as module
 from stoker.watchdog.journal import store as store_module
+from stoker.watchdog.journal.errors import JournalDamaged
 from stoker.watchdog.journal.journal import Journal, Retention
 from stoker.watchdog.journal.records import Incident, IncidentTold, Interval, Record, SampleRecord
 from stoker.watchdog.journal.store import Store
@@ -232,6 +233,41 @@ async def test_old_samples_are_thinned_when_asked(file: Path, heard: Heard) -> N
         await eventually(lambda: file.exists() and journal.waiting == 0)
         journal.thin()
         await eventually(lambda: rows(file, "samples") == 0)
+
+
+async def test_a_failure_that_nobody_foresaw_ends_neither_the_journal_nor_the_tree(
+    file: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Store.write
+
+    async def fail(self: Store, records: Sequence[Record]) -> None:
+        monkeypatch.setattr(Store, "write", real)
+        raise ValueError("no active connection")
+
+    monkeypatch.setattr(Store, "write", fail)
+    async with running(file, heard) as journal:
+        journal.put(INCIDENT)
+        await heard.recovered.wait()
+    assert heard.failures == ["the journal failed: ValueError: no active connection"]
+    assert rows(file, "incidents") == 1
+
+
+async def test_damage_that_a_check_finds_sets_the_file_aside(
+    file: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(file, heard) as journal:
+        journal.put(INCIDENT)
+        await eventually(lambda: file.exists() and journal.waiting == 0)
+
+        async def damaged(self: Store) -> None:
+            raise JournalDamaged("a page contradicts another")
+
+        monkeypatch.setattr(Store, "check", damaged)
+        journal.check()
+        await heard.recovered.wait()
+        journal.put(LATER)
+    assert list(file.parent.glob("stoker.db.damaged-*Z"))
+    assert await in_file(file, LATER)
 
 
 WRITER = """

@@ -96,8 +96,15 @@ async def test_a_page_that_was_overwritten_is_damage(tmp_path: Path) -> None:
     file.write_bytes(content)
     damaged = await Store.opened(url_of(file))
     with pytest.raises(JournalDamaged):
+        await damaged.check()
+    with pytest.raises(JournalDamaged):
         await damaged.all(SampleRecord)
     await damaged.close()
+
+
+async def test_a_whole_database_passes_its_check(store: Store) -> None:
+    await store.write(EACH)
+    await store.check()
 
 
 async def test_a_locked_database_is_unavailable_and_then_it_is_not(tmp_path: Path, store: Store) -> None:
