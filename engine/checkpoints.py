@@ -57,6 +57,10 @@ class CheckpointPlan:
         if stop <= self.prompt_end and stop not in self._stops:
             insort(self._stops, stop)
 
+    def stops_at(self, length: int) -> bool:
+        """Whether that is a stop along the prompt."""
+        return length in self._stops
+
     def next_after(self, length: int) -> int:
         """The next stop behind `length`."""
         place = bisect_right(self._stops, length)

@@ -46,6 +46,8 @@ class Lease:
     announced: list[bytes] = field(default_factory=list)
     """Blocks that this row is about to compute, so that others wait for them."""
     plan: CheckpointPlan | None = None
+    row: RowState | None = None
+    """Once it has begun."""
 
 
 class PrefixCache:
@@ -103,21 +105,27 @@ class PrefixCache:
         return Lease(chain(self._root, tokens[:-1], BLOCK_TOKENS))
 
     def should_wait(self, lease: Lease) -> bool:
-        """Whether another row is computing the very next block that this one would have to compute."""
+        """Whether another row is computing the very next block that this one would have to compute.
+
+        Where a row needs a checkpoint to begin, the other is asked to make one at their fork, unless it is past that.
+        """
         known = self._tiers.known(lease.hashes)
         computing = self._announced.get(lease.hashes[known]) if known < len(lease.hashes) else None
         if not computing:
             return False
-        if computing[0].plan is not None:
-            # There this row will want to begin.
-            computing[0].plan.add(BLOCK_TOKENS * _common(lease.hashes, computing[0].hashes))
-        return True
+        other = computing[0]
+        if other.plan is None or other.row is None:
+            return True
+        wanted = BLOCK_TOKENS * _common(lease.hashes, other.hashes)
+        if wanted > other.row.length:
+            other.plan.add(wanted)
+        return other.plan.stops_at(wanted)
 
     def begin(self, lease: Lease, tokens: Sequence[int]) -> tuple[RowState, Found]:
         """A row with what is known of its sequence."""
         known = self._tiers.known(lease.hashes)
         hit = self._tiers.find(lease.hashes)
-        row = self._row(lease, hit)
+        lease.row = row = self._row(lease, hit)
         self._tiers.ram.evict_to(self._ram_bytes)
         lease.in_ram = hit.blocks
         lease.announced = lease.hashes[hit.blocks :]

@@ -44,6 +44,11 @@ class QuantizedKV(QuantizedKVCache):  # type: ignore[misc]  # mlx-lm is untyped
         self.parts = tuple(parts)
         self.quantization = quantization
 
+    @property
+    def nbytes(self) -> int:
+        # mlx-lm's own raises before the first token.
+        return 0 if self.keys is None else int(super().nbytes)
+
 
 PartedKV = PrefixedKV | QuantizedKV
 

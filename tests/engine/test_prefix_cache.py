@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import mlx.core as mx
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -169,6 +170,21 @@ def test_a_prompt_that_forks_where_no_checkpoint_is_leaves_one_there(
     assert first_prefill(run, "c") == Prefill("c", 128, 210, 128, Tier.RAM, MissReason.DIVERGED, 150)
     assert run.tokens("c") == cold(third, family=family)["c"]
     batch.check_integrity()
+
+
+@stateful_families
+def test_a_row_waits_for_another_one_only_if_it_will_stop_where_they_fork(family: str) -> None:
+    model, cache = model_of(family), prefix_cache(family=family)
+    prompt = tokens_of(18, 300)
+    lease = cache.lease(prompt)
+    row, _ = cache.begin(lease, prompt)
+    model.forward([row], [130], mx.array(prompt[:130]), [])
+    early, late = (cache.lease([*prompt[:fork], *tokens_of(19, 100)]) for fork in (70, 200))
+    assert not cache.should_wait(early)
+    assert cache.should_wait(late)
+    model.forward([row], [170], mx.array(prompt[130:]), [169])
+    cache.end(lease, row, prompt)
+    assert cache.begin(late, [*prompt[:200], *tokens_of(19, 100)])[1].tokens == 192
 
 
 @stateful_families
