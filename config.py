@@ -87,7 +87,9 @@ class Server(Section):
     shed_long_prompt_tokens: Count = 8192
     """While load is shed, a prompt longer than this is refused (from shed level 1)."""
     max_buffered_events: Count = 4096
-    """Tokens that a stream holds for a slow reader; past it the request is cancelled."""
+    """Tokens that a stream holds for a slow reader; then the request leaves the engine until they are read."""
+    slow_reader_deadline_s: Seconds = 300.0
+    """How long a stream that is full may go without being read before it is cut."""
     api_keys: Path | None = None
     """File of the keys that clients must show, as docs/operating.md describes it; absent, anybody who can connect may
     ask. An absolute path, or one that begins with `~`."""

@@ -13,7 +13,7 @@ It never evaluates an MLX array. Read in this order:
                  `model_text` with a model's own tokenizer, `byte_text` for the simulated engine;
                  `text_worker` does it off the event loop;
 5. `entry`       one request in flight; `ledger` holds all of them, and is where a resume happens; `turns` says who is
-                 next, by `fairness` and `quarantine` (pure);
+                 next, by `fairness` and `quarantine`, `patience` who has waited for too long (pure);
 6. `stream`      from the ledger, which never waits, to one client, which may;
 7. `markup`      the tags in a model's text (pure); `tools` reads calls, `segments` says what an answer consists of,
                  `stop` cuts it at stop strings (pure); `transcript` joins them for one request;

@@ -161,7 +161,7 @@ async def answering(request: web.Request, context: Context, plan: Plan, caller: 
     with operation(_asked(plan, context), _content(plan, context)) as observed:
         try:
             for order, prompt in _orders(context, plan, caller, observed):
-                feed = feeds[order.id] = Feed(context.server.max_buffered_events, on_overflow=lambda: _cut(request))
+                feed = feeds[order.id] = Feed(context.server.max_buffered_events, on_stuck=lambda: _cut(request))
                 tools = () if plan.conversation is None else plan.conversation.tools
                 reader = SegmentReader(plan.markup, tools, in_reasoning=prompt.in_reasoning)
                 transcript = Transcript(context.text.model.detokenizer(), reader, plan.stops, one_call=plan.one_call)

@@ -14,12 +14,14 @@ from .trail import Trail
 
 
 class State(StrEnum):
-    """Where a request is: waiting for its first turn, handed to the engine, being computed, or taken back from one."""
+    """Where a request is: waiting for its first turn, handed to the engine, being computed, taken back from one, or
+    kept from it until its reader has caught up."""
 
     WAITING = "waiting"
     QUEUED = "queued"
     RUNNING = "running"
     SUSPENDED = "suspended"
+    PAUSED = "paused"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Receiver(Protocol):
         """The engine has begun with it."""
 
     def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
-        """New output ids, with as many log probabilities or none; False when they are too many to hold."""
+        """New output ids, with as many log probabilities or none; False when it holds so many that no more should
+        come until they are read."""
 
     def finished(self, reason: FinishReason) -> None:
         """No more ids follow."""
@@ -69,7 +72,8 @@ class Order:
 @dataclass
 class Entry:
     """One request in flight. `waits_since` is set until an engine begins with it, and again from that engine's death
-    until the next one begins; `lost_at` is set from an engine's death until its next token."""
+    until the next one begins; `lost_at` is set from an engine's death until its next token; `unread_since` is set while
+    its reader has more than it should hold; `withdrawn` says that the engine was asked to let go of it meanwhile."""
 
     order: Order
     receiver: Receiver
@@ -80,6 +84,8 @@ class Entry:
     first_token_at: float | None = None
     last_token_at: float = 0.0
     lost_at: float | None = None
+    unread_since: float | None = None
+    withdrawn: bool = False
 
     @property
     def trail(self) -> Trail:

@@ -56,6 +56,7 @@ class Generation:
         batch = await self._feed.next(patience_s)
         if batch is None:
             return None
+        self._ledger.caught_up(self._id)
         used_before = self.transcript.tokens
         segments = self.transcript.add(batch.ids)
         # Log probabilities of what came after the end would be of text that nobody sees.

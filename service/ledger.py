@@ -2,7 +2,8 @@
 
 The engine gets what it has places for, and little more (`turns`). When it goes, its requests are suspended; when
 another is ready, they are handed to it with what they have emitted, oldest first, and go on from there. A token is a
-function of seed and position, so nothing is altered. Who kills engines is found and stopped (`quarantine`). Each
+function of seed and position, so nothing is altered. A request whose reader is slow is taken out of the engine, and
+goes on in the same way when the reader has caught up. Who kills engines is found and stopped (`quarantine`). Each
 request ends exactly once: `finished`, `failed`, or dropped because its owner no longer wants it.
 """
 
@@ -32,18 +33,17 @@ from ..engine.protocol import (
 from .entry import Entry, Order, Prefix, Receiver, State
 from .errors import (
     ContextLengthExceeded,
-    EngineUnavailable,
     GrammarFailed,
     InternalError,
     InvalidRequest,
     QueueFull,
-    QueueTimeout,
     RequestQuarantined,
     ServiceError,
     SlowReader,
 )
 from .observer import Observer, Resume, Stopwatch
 from .pace import Pace
+from .patience import overdue
 from .quarantine import Fingerprints
 from .turns import Turns
 
@@ -62,6 +62,7 @@ class Snapshot:
     queued: int
     running: int
     suspended: int
+    paused: int
     retry_after_s: int | None
     limits: Limits | None
     engine_down_s: float | None
@@ -120,6 +121,17 @@ class Ledger:
             self._stopwatch.cancelled(entry)
             self._leave(entry)
 
+    def caught_up(self, request_id: str) -> None:
+        """Its reader has taken all that there was."""
+        entry = self._entries.get(request_id)
+        if entry is None or entry.unread_since is None:
+            return
+        entry.unread_since = None
+        entry.last_token_at = self._clock()  # The time that it lay there is its reader's, not the engine's.
+        if entry.state is State.PAUSED:
+            self._suspend(entry)
+            self._dispatch()
+
     def give_way_to(self, key: str) -> bool:
         """Make a place for a client by failing the newest waiting request of one that holds more than its share."""
         chosen = self._turns.queue.giving_way_to(key)
@@ -138,8 +150,11 @@ class Ledger:
         """Fail what has waited for too long, and try again what the engine had no place for; several times a second."""
         now = self._clock()
         for entry in list(self._entries.values()):
-            if entry.waits_since is not None and now - entry.waits_since >= self._patience_s(entry):
-                self._fail(entry, self._too_late(entry), Resume.EXPIRED)
+            error = overdue(entry, now, self._server, self._engine.ready is not None, self._retry_after_s())
+            if isinstance(error, SlowReader):
+                self._stopwatch.cancelled(entry)
+            if error is not None:
+                self._fail(entry, error, Resume.EXPIRED)
         self._full = False
         self._dispatch()
         if not self._entries and now - self._checked_at >= INTEGRITY_PERIOD_S:
@@ -205,6 +220,7 @@ class Ledger:
             queued=states[State.QUEUED],
             running=states[State.RUNNING],
             suspended=states[State.SUSPENDED],
+            paused=states[State.PAUSED],
             retry_after_s=self._retry_after_s(),
             limits=self._turns.limits,
             engine_down_s=None if self._lost_at is None else self._clock() - self._lost_at,
@@ -221,7 +237,9 @@ class Ledger:
         for request_id, entry in self._entries.items():
             assert entry.order.id == request_id
             assert len(entry.emitted) <= entry.order.max_tokens, "more tokens than asked for"
-            assert (entry.waits_since is None) == (entry.state is State.RUNNING)
+            assert (entry.waits_since is None) == (entry.state in {State.RUNNING, State.PAUSED})
+            assert not entry.withdrawn or entry.state is State.RUNNING, "taken out of an engine that does not have it"
+            assert entry.state is not State.PAUSED or entry.unread_since is not None, "paused for no reader"
             assert not entry.in_engine or self._engine.ready is not None, "runs without an engine"
             assert (entry.first_token_at is None) == (not entry.emitted)
 
@@ -253,6 +271,7 @@ class Ledger:
 
     def _suspend(self, entry: Entry) -> None:
         entry.state = State.SUSPENDED
+        entry.withdrawn = False
         if entry.waits_since is None:
             entry.waits_since = self._clock()
 
@@ -324,10 +343,31 @@ class Ledger:
         entry.emitted.extend(fresh)
         self._begun(entry, entry.place)
         if not entry.receiver.tokens(fresh, (event.logprobs or [])[known:]):
-            self._stopwatch.cancelled(entry)
-            self._fail(entry, SlowReader("the stream was not read for too long; read faster or ask for less"))
+            self._withdraw(entry)
+
+    def _withdraw(self, entry: Entry) -> None:
+        """Its reader is behind: its row is for others until it has caught up."""
+        if entry.unread_since is None:
+            entry.unread_since = self._clock()
+        if not entry.withdrawn:
+            entry.withdrawn = True
+            self._engine.cancel(entry.order.id)
+
+    def _withdrawn(self, entry: Entry) -> None:
+        """The engine has let go of it, and kept its KV for when it comes back."""
+        entry.withdrawn = False
+        self._turns.quarantine.taken_back(entry.order.id)
+        if entry.unread_since is None:
+            self._suspend(entry)
+        else:
+            entry.state = State.PAUSED
+        self._full = False
+        self._dispatch()
 
     def _finished(self, entry: Entry, event: Finished) -> None:
+        if event.reason is FinishReason.CANCELLED and entry.withdrawn:
+            self._withdrawn(entry)
+            return
         if event.reason is FinishReason.CANCELLED:
             log.error("cancelled_by_nobody", **entry.trail.names, request=event.id)
             self._fail(entry, InternalError())
@@ -352,16 +392,6 @@ class Ledger:
                 self._fail(entry, ContextLengthExceeded(event.message, "messages"))
             case RejectCode.INVALID:
                 self._fail(entry, InvalidRequest(event.message))
-
-    def _patience_s(self, entry: Entry) -> float:
-        return self._server.queue_deadline_s if entry.lost_at is None else self._server.resume_deadline_s
-
-    def _too_late(self, entry: Entry) -> ServiceError:
-        waited = f"within {self._patience_s(entry):g} s"
-        if self._engine.ready is None:
-            return EngineUnavailable(f"no engine came back {waited}; send the request again")
-        message = f"the engine had no place for this request {waited}; send it again when there is less to do"
-        return QueueTimeout(message, retry_after_s=self._retry_after_s())
 
     def _retry_after_s(self) -> int | None:
         return self._pace.retry_after_s(sum(entry.waits_since is not None for entry in self._entries.values()))

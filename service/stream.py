@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..engine.protocol import FinishReason, TokenLogprob
 from .entry import Prefix
-from .errors import ServiceError
+from .errors import ServiceError, SlowReader
 from .timing import Times
 
 
@@ -26,13 +26,14 @@ class Batch:
 
 
 class Feed:
-    """One request's events, bounded. The ledger writes it (`ledger.Receiver`), one task reads it."""
+    """One request's events. The ledger writes it (`ledger.Receiver`) and stops when there are `bound` tokens in it,
+    but for what is on its way; one task reads it."""
 
     def __init__(
-        self, bound: int, on_overflow: Callable[[], None], clock: Callable[[], float] = time.monotonic
+        self, bound: int, on_stuck: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._bound = bound
-        self._on_overflow = on_overflow
+        self._on_stuck = on_stuck
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprob] = []
         self._finish: FinishReason | None = None
@@ -48,15 +49,11 @@ class Feed:
         self._news.set()
 
     def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
-        if len(self._ids) + len(ids) > self._bound:
-            # The reader is stuck in a write that may never end, so it can only be told through its connection.
-            self._on_overflow()
-            return False
         self.times.first_token_at = self.times.first_token_at or self._clock()
         self._ids.extend(ids)
         self._logprobs.extend(logprobs)
         self._news.set()
-        return True
+        return len(self._ids) < self._bound
 
     def finished(self, reason: FinishReason) -> None:
         self._finish = reason
@@ -64,6 +61,9 @@ class Feed:
         self._news.set()
 
     def failed(self, error: ServiceError) -> None:
+        if isinstance(error, SlowReader):
+            # The reader is stuck in a write that may never end, so it can only be told through its connection.
+            self._on_stuck()
         self._error = error
         self._news.set()
 

@@ -18,6 +18,7 @@ from stoker.service.readings import LedgerReadings
 
 RESUME_DEADLINE_S = 60.0
 QUEUE_DEADLINE_S = 30.0
+READER_DEADLINE_S = 50.0
 NO_TIME = Timings(queue_s=0.0, prefill_s=0.0, decode_s=0.0, computed_tokens=0)
 ROWS = 4
 LIMITS = Limits(max_running=ROWS, max_waiting=4, context_tokens=100)
@@ -42,7 +43,7 @@ class Engine:
 
 @dataclass
 class Client:
-    """A `Receiver` that writes down what it hears."""
+    """A `Receiver` that writes down what it hears, and has `room` for so many tokens."""
 
     room: int = 1000
     ids: list[int] = field(default_factory=list)
@@ -54,10 +55,8 @@ class Client:
 
     def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
         assert not self.ends, "tokens after the end"
-        if len(self.ids) + len(ids) > self.room:
-            return False
         self.ids.extend(ids)
-        return True
+        return len(self.ids) < self.room
 
     def finished(self, reason: FinishReason) -> None:
         self.ends.append(reason)
@@ -74,7 +73,12 @@ class Table:
         self.limits = limits
         self.engine = Engine()
         self.metrics = Metrics()
-        server = Server(resume_deadline_s=RESUME_DEADLINE_S, queue_deadline_s=QUEUE_DEADLINE_S, quarantine_s=100.0)
+        server = Server(
+            resume_deadline_s=RESUME_DEADLINE_S,
+            queue_deadline_s=QUEUE_DEADLINE_S,
+            slow_reader_deadline_s=READER_DEADLINE_S,
+            quarantine_s=100.0,
+        )
         self.ledger = Ledger(LedgerReadings(self.metrics), server, clock=lambda: self.now)
         self.ledger.connect(self.engine)
         self.epoch = 0

@@ -18,7 +18,9 @@ from stoker.service.errors import (
 )
 from stoker.service.ledger import INTEGRITY_PERIOD_S
 from stoker.service.observer import Resume
-from tests.service.table import NO_TIME, QUEUE_DEADLINE_S, RESUME_DEADLINE_S, ROWS, Table
+from tests.service.table import NO_TIME, QUEUE_DEADLINE_S, READER_DEADLINE_S, RESUME_DEADLINE_S, ROWS, Table
+
+CANCELLED_SLOW = Finished("slow", FinishReason.CANCELLED, NO_TIME)
 
 
 @pytest.fixture
@@ -207,11 +209,74 @@ def test_a_format_that_could_not_be_followed_to_the_end_is_an_error_with_its_rea
     assert "too many readings" in str(error)
 
 
-def test_a_reader_that_is_too_slow_loses_its_request_alone(table: Table) -> None:
-    slow, quick = table.add("slow", room=1), table.add("quick")
+def test_a_reader_that_is_behind_pauses_its_request_alone_until_it_has_caught_up(table: Table) -> None:
+    slow, quick = table.add("slow", room=2), table.add("quick")
     table.says(Tokens("slow", 0, [7]), Tokens("slow", 1, [8]), Tokens("quick", 0, [7]))
-    assert isinstance(slow.ends[0], SlowReader)
-    assert (quick.ids, quick.ends, table.engine.cancelled) == ([7], [], ["slow"])
+    assert table.engine.cancelled == ["slow"]
+    # What was on its way is not lost, nor is the engine asked twice.
+    table.says(Tokens("slow", 2, [9]), CANCELLED_SLOW)
+    assert table.engine.cancelled == ["slow"]
+    assert table.ledger.snapshot().running == 1
+    table.submitted()
+    table.now += READER_DEADLINE_S - 1
+    table.ledger.tick()
+    assert table.submitted() == []
+    slow.room = 100
+    table.ledger.caught_up("slow")
+    assert [(submit.id, submit.emitted) for submit in table.engine.submitted] == [("slow", [7, 8, 9])]
+    table.says(Tokens("slow", 3, [10]), Finished("slow", FinishReason.STOP, NO_TIME))
+    assert (slow.ids, slow.ends) == ([7, 8, 9, 10], [FinishReason.STOP])
+    assert (quick.ids, quick.ends) == ([7], [])
+
+
+def test_a_reader_that_catches_up_before_the_engine_has_let_go_goes_on_after_it(table: Table) -> None:
+    slow = table.add("slow", room=1)
+    table.says(Tokens("slow", 0, [7]))
+    slow.room = 100
+    table.submitted()
+    table.ledger.caught_up("slow")
+    assert table.submitted() == []
+    table.says(CANCELLED_SLOW)
+    assert table.submitted() == ["slow"]
+
+
+def test_a_request_that_ends_before_the_engine_has_let_go_has_ended(table: Table) -> None:
+    slow = table.add("slow", room=1)
+    table.says(Tokens("slow", 0, [7]), Finished("slow", FinishReason.STOP, NO_TIME), CANCELLED_SLOW)
+    assert (slow.ids, slow.ends) == ([7], [FinishReason.STOP])
+
+
+def test_a_reader_that_does_not_move_for_too_long_loses_its_request_alone(table: Table) -> None:
+    slow, quick = table.add("slow", room=1), table.add("quick")
+    table.says(Tokens("slow", 0, [7]), CANCELLED_SLOW, Tokens("quick", 0, [7]))
+    table.now += READER_DEADLINE_S
+    table.ledger.tick()
+    assert [type(end) for end in slow.ends] == [SlowReader]
+    assert (quick.ids, quick.ends) == ([7], [])
+    assert table.value("requests_cancelled_total") == 1
+
+
+def test_a_paused_request_does_not_care_that_its_engine_dies(table: Table) -> None:
+    slow = table.add("slow", room=1)
+    table.says(Tokens("slow", 0, [7]), CANCELLED_SLOW)
+    table.engine_dies()
+    table.now += RESUME_DEADLINE_S / 2
+    slow.room = 100
+    table.ledger.caught_up("slow")
+    table.engine_comes()
+    table.says(Tokens("slow", 1, [8]))
+    assert slow.ids == [7, 8]
+    assert table.value("request_resumes_total", outcome="resumed") is None, "it never lost an engine"
+
+
+def test_an_engine_that_dies_while_it_lets_go_loses_nothing(table: Table) -> None:
+    slow = table.add("slow", room=1)
+    table.says(Tokens("slow", 0, [7]))
+    table.engine_dies()
+    table.engine_comes()
+    table.says(Tokens("slow", 1, [8]))
+    assert table.engine.cancelled == ["slow", "slow"], "the new engine has to let go of it as well"
+    assert slow.ids == [7, 8]
 
 
 def test_everything_can_be_ended_at_once(table: Table) -> None:

@@ -41,6 +41,7 @@ class EngineComesAndGoes(RuleBasedStateMachine):
             if on_purpose:
                 self.table.engine_drains()
             self.table.engine_dies()
+            self.table.engine.cancelled.clear()
             self.running.clear()
 
     @rule()
@@ -80,6 +81,22 @@ class EngineComesAndGoes(RuleBasedStateMachine):
         if name not in self.running:
             self.table.says(Tokens(name, 0, [99]), Finished(name, FinishReason.STOP, NO_TIME))
 
+    @rule(name=requests, more=st.integers(0, 3))
+    def read(self, name: str, more: int) -> None:
+        """A client takes what it has, and has room for more, or reads nothing of it."""
+        client = self.clients[name]
+        client.room = len(client.ids) + more
+        if more:
+            self.table.ledger.caught_up(name)
+
+    @rule(name=requests)
+    def let_go(self, name: str) -> None:
+        """The engine answers a `Cancel`."""
+        if name in self.running and name in self.table.engine.cancelled:
+            del self.running[name]
+            self.table.engine.cancelled = [other for other in self.table.engine.cancelled if other != name]
+            self.table.says(Finished(name, FinishReason.CANCELLED, NO_TIME))
+
     @rule(name=consumes(requests))
     def leave(self, name: str) -> None:
         self.table.ledger.cancel(name)
@@ -97,7 +114,7 @@ class EngineComesAndGoes(RuleBasedStateMachine):
         self.table.ledger.check_integrity()
         snapshot = self.table.ledger.snapshot()
         open_clients = [name for name in self.clients if name not in self.given_up and not self.clients[name].ends]
-        in_flight = snapshot.waiting + snapshot.queued + snapshot.running + snapshot.suspended
+        in_flight = snapshot.waiting + snapshot.queued + snapshot.running + snapshot.suspended + snapshot.paused
         assert in_flight == len(open_clients)
         for client in self.clients.values():
             assert client.ids == list(range(len(client.ids)))

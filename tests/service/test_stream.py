@@ -8,14 +8,14 @@ import pytest
 
 from stoker.engine.protocol import FinishReason
 from stoker.service.entry import Prefix
-from stoker.service.errors import EngineUnavailable
+from stoker.service.errors import EngineUnavailable, SlowReader
 from stoker.service.stream import Batch, Feed
 
 LONG_S = 20.0
 
 
 def never() -> None:
-    pytest.fail("nothing overflowed")
+    pytest.fail("nobody is stuck")
 
 
 async def test_a_reader_gets_at_once_all_that_came_since_it_looked() -> None:
@@ -56,11 +56,19 @@ async def test_an_error_comes_after_the_tokens_before_it() -> None:
         await feed.next(LONG_S)
 
 
-async def test_more_than_the_bound_is_refused_and_the_reader_cut_off() -> None:
+async def test_a_feed_that_is_full_says_so_and_keeps_what_was_on_its_way() -> None:
+    feed = Feed(2, never)
+    assert feed.tokens([1], [])
+    assert not feed.tokens([2], [])
+    assert not feed.tokens([3], [])
+    assert await feed.next(LONG_S) == Batch([1, 2, 3], [], None)
+    assert feed.tokens([4], []), "a reader that has caught up has room again"
+
+
+async def test_a_reader_that_is_given_up_is_cut_off() -> None:
     cuts: list[str] = []
     feed = Feed(2, lambda: cuts.append("cut"))
-    assert feed.tokens([1, 2], [])
-    assert not feed.tokens([3], [])
+    feed.failed(EngineUnavailable("gone"))
+    assert cuts == []
+    feed.failed(SlowReader("too slow"))
     assert cuts == ["cut"]
-    assert await feed.next(LONG_S) == Batch([1, 2], [], None)
-    assert feed.tokens([3, 4], []), "a reader that has caught up has room again"

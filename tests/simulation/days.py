@@ -144,8 +144,8 @@ class Days:
 
     def _check_the_end(self) -> None:
         snapshot = self.ledger.snapshot()
-        left = (snapshot.waiting, snapshot.queued, snapshot.running, snapshot.suspended)
-        assert left == (0, 0, 0, 0), f"left in the ledger: {left}"
+        left = snapshot.waiting + snapshot.queued + snapshot.running + snapshot.suspended + snapshot.paused
+        assert left == 0, f"left in the ledger: {snapshot}"
         assert not self.visitors.inside, "somebody still waits"
         assert self.door.shed == NOTHING_SHORT, f"still shedding: {self.door.shed}"
         self._check_blame()

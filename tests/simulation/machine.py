@@ -135,7 +135,7 @@ class Machine:
         self._later(0.0, lambda: self._take(request))
 
     def cancel(self, request_id: str) -> None:
-        self._later(0.0, lambda: self._rows.pop(request_id, None))
+        self._later(0.0, lambda: self._let_go(request_id))
 
     def start(self) -> None:
         """A new process; it loads, and is ready if nothing happens."""
@@ -241,6 +241,10 @@ class Machine:
         elif not self._stepping:
             self._stepping = True
             self._later(STEP_S * self.faults.slowness, self._step)
+
+    def _let_go(self, request_id: str) -> None:
+        if self.condition is Condition.READY and self._rows.pop(request_id, None) is not None:
+            self._heard.engine_event(Finished(request_id, FinishReason.CANCELLED, NO_TIME))
 
     def _watch_for_a_stall(self) -> None:
         if self._rows:

@@ -18,6 +18,9 @@ from tests.simulation.machine import Work, token
 
 LEFT = "left"
 
+SLOW_ROOM = 20
+"""Tokens that a slow reader's stream holds."""
+
 
 @dataclass
 class Visitor:
@@ -27,6 +30,7 @@ class Visitor:
     order: Order
     clock: Clock
     room: int
+    on_full: Callable[[Visitor], None]
     on_end: Callable[[Visitor], None]
     ids: int = 0
     last_news: float = 0.0
@@ -41,10 +45,11 @@ class Visitor:
         for position, got in enumerate(ids, self.ids):
             assert got == token(self.work.number, position), f"{self.order.id}: {got} at position {position}"
         self.last_news = self.clock()
-        if self.ids + len(ids) > self.room:
-            return False
+        was_full = self.ids >= self.room
         self.ids += len(ids)
-        return True
+        if self.ids >= self.room and not was_full:
+            self.on_full(self)
+        return self.ids < self.room
 
     def finished(self, reason: FinishReason) -> None:
         whole = min(self.work.length, self.order.max_tokens)
@@ -53,6 +58,13 @@ class Visitor:
 
     def failed(self, error: ServiceError) -> None:
         self._end(error)
+
+    def read(self, ledger: Ledger) -> None:
+        """Take what is there, and have room for more."""
+        if self.end is None:
+            self.room = self.ids + SLOW_ROOM
+            self.last_news = self.clock()
+            ledger.caught_up(self.order.id)
 
     def leave(self, ledger: Ledger) -> None:
         if self.end is None:
@@ -109,8 +121,8 @@ class Visitors:
             arrived_at=self.clock(),
             caller=Caller(key, priority),
         )
-        room = 20 if not patient and self.random.random() < 0.02 else 1000
-        visitor = Visitor(self._works[number], order, self.clock, room, self._out, last_news=self.clock())
+        room = SLOW_ROOM if not patient and self.random.random() < 0.05 else 1000
+        visitor = Visitor(self._works[number], order, self.clock, room, self._full, self._out, last_news=self.clock())
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(self.door.admitted(order.caller))
@@ -123,6 +135,11 @@ class Visitors:
         if not patient and self.random.random() < 0.05:
             self.clock.after(self.random.expovariate(1 / 20), lambda: visitor.leave(self.ledger))
         return visitor
+
+    def _full(self, visitor: Visitor) -> None:
+        """Most slow readers catch up sooner or later; the others are stuck for good."""
+        if self.random.random() < 0.7:
+            self.clock.after(self.random.uniform(0.0, 200.0), lambda: visitor.read(self.ledger))
 
     def _sent_off(self, visitor: Visitor, error: ServiceError) -> None:
         assert isinstance(error, QueueFull | Unavailable | RequestQuarantined), repr(error)
