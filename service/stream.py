@@ -29,9 +29,7 @@ class Feed:
     """One request's events. The ledger writes it (`ledger.Receiver`) and stops when there are `bound` tokens in it,
     but for what is on its way; one task reads it."""
 
-    def __init__(
-        self, bound: int, on_stuck: Callable[[], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, bound: int, on_stuck: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._bound = bound
         self._on_stuck = on_stuck
         self._ids: list[int] = []
