@@ -356,6 +356,7 @@ class Ledger:
     def _withdrawn(self, entry: Entry) -> None:
         """The engine has let go of it, and kept its KV for when it comes back."""
         entry.withdrawn = False
+        entry.trail.lost(self._clock())
         self._turns.quarantine.taken_back(entry.order.id)
         if entry.unread_since is None:
             self._suspend(entry)

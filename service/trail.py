@@ -86,6 +86,6 @@ class Trail:
             attempt.first_token_at = now
 
     def lost(self, now: float) -> None:
-        """With its engine."""
+        """With its engine, or taken out of it until its reader has caught up."""
         if self.attempts:
             self.attempts[-1].lost_at = now
