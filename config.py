@@ -231,7 +231,8 @@ class Restart(Section):
     period_s: Seconds = 120.0
     """The window in which restarts are counted."""
     backoff_initial_s: Seconds = 0.1
-    """Wait before the first restart; doubles with each restart inside the window."""
+    """Wait before the first restart, less the time for which the child was ready; doubles with each restart inside the
+    window."""
     backoff_max_s: Seconds = 30.0
     """Longest wait before a restart."""
     backoff_jitter: Annotated[float, Field(ge=0, le=1)] = 0.2

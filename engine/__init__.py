@@ -21,7 +21,7 @@ It may die at any moment, so it keeps nothing that the service does not also hav
    it takes, `request` is one request in it, `meter` and `counts` what it measures, `link` what passes between the two
    threads;
 8. `server`     the process around the loop: socket, heartbeats, signals; `loading` makes the batch, with MLX's limits
-   (`memory`, `host_memory`);
+   (`memory`, `host_memory`) and in the way that `batching` remembers to be right for its model;
 9. `simulated`  a deterministic batch with injectable faults for the same loop.
 
 Beside them, for the processes that start an engine: `models` (fetch, check, list, convert and remove models; `pull`

@@ -7,6 +7,7 @@ answer depends on the model and on the code that runs it alone, so it holds for 
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import mlx.core as mx
@@ -21,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 def ragged(model: object, fingerprint: str, file: Path) -> RaggedModel:
     """The model in its fastest mode that is right; `file` keeps the answer, or is passed over if that cannot be."""
-    key = [fingerprint, str(mx.default_device()), mx.__version__, mlx_lm.__version__, __version__]
+    key = [fingerprint, str(mx.default_device()), version("mlx"), mlx_lm.__version__, __version__]
     known = _read(file, key)
     if known is not None:
         return RaggedModel(model, known)

@@ -14,7 +14,7 @@ import structlog
 from mlx.utils import tree_reduce
 
 from ..config import Engine, EngineProcess
-from . import memory
+from . import batching, memory
 from .blocks import root_hash
 from .draft_model import DraftModel
 from .drafting import Drafting
@@ -44,7 +44,9 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
     hook_attention()
     model, config = _load(settings.model_path)
     weights = _nbytes(model)
-    ragged = RaggedModel.probe(model)
+    fingerprint = _fingerprint(settings.model_path)
+    # Beside the cache's folder, which is the cache's own.
+    ragged = batching.ragged(model, fingerprint, settings.kv_path.with_name(f"{settings.kv_path.name}.batching"))
     _quantize_kv(settings.engine, ragged)
     kv = KvBudget(memory.kv_cost(ragged), settings.engine.kv_budget_bytes or bounds.kv_budget(weights))
     log.info(
@@ -75,7 +77,7 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         vocabulary=vocabulary,
         memory=memory.MemoryPlan(weights + draft_weights, kv, bounds.limit),
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
-        prefixes=_prefix_cache(settings, ragged, kv.nbytes),
+        prefixes=_prefix_cache(settings, ragged, fingerprint, kv.nbytes),
         drafting=Drafting(drafts, time.perf_counter, draft_model),
     )
 
@@ -138,14 +140,13 @@ def _quantize_kv(engine: Engine, model: RaggedModel) -> None:
             raise ModelError(f"`engine.{key}` = {bits} cannot work with this model: {error}") from error
 
 
-def _prefix_cache(settings: EngineProcess, model: RaggedModel, kv_bytes: int) -> PrefixCache | None:
+def _prefix_cache(settings: EngineProcess, model: RaggedModel, fingerprint: str, kv_bytes: int) -> PrefixCache | None:
     engine = settings.engine
-    assert settings.model_path is not None
     if not engine.prefix_cache_ram_bytes or not model.resumes:
         return None
     quantization = Quantization(engine.prefix_cache_bits, engine.kv_group_size) if engine.prefix_cache_bits else None
     root = root_hash(
-        model=_fingerprint(settings.model_path),
+        model=fingerprint,
         mlx_lm=mlx_lm.__version__,
         caches=[type(leaf).__name__ for leaf in leaves(model.new_row().caches)],
         block_tokens=BLOCK_TOKENS,

@@ -40,7 +40,8 @@ class Decision:
 def decide(past: Past, now: float, ready_for_s: float, settings: Restart, draw: float) -> Decision:
     """What to do about a death at `now` of a child that had been ready for `ready_for_s` (0: never was).
 
-    `draw` is uniform in [0, 1). A probe that stayed ready for a whole period has closed the circuit.
+    `draw` is uniform in [0, 1). A probe that stayed ready for a whole period has closed the circuit. The backoff keeps
+    two starts apart, so the time that the child was ready counts towards it: one that worked is back at once.
     """
     if past.circuit_open:
         if ready_for_s < settings.period_s:
@@ -49,7 +50,7 @@ def decide(past: Past, now: float, ready_for_s: float, settings: Restart, draw: 
     recent = tuple(due for due in past.restarts if due > now - settings.period_s)
     if len(recent) >= settings.intensity:
         return _probe(0, settings)
-    wait_s = backoff_s(len(recent), settings, draw)
+    wait_s = max(0.0, backoff_s(len(recent), settings, draw) - ready_for_s)
     return Decision(wait_s, Past(restarts=(*recent, now + wait_s)))
 
 

@@ -16,6 +16,7 @@ MAX_SHIFT = 400
 PROBE = 24
 GREEDY_EQUAL_SHARE = 0.99
 GAP_FACTOR = 1.3
+TIE_MARGIN = 1e-3
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,22 @@ class Gap:
 
 @dataclass(frozen=True)
 class Difference:
-    """A text that is not the undisturbed run's; `shifted` when tokens were lost or repeated rather than drawn anew."""
+    """A text that is not the undisturbed run's; `shifted` when tokens were lost or repeated rather than drawn anew.
+
+    `margin` is how far apart, in natural log probability, the two tokens are by which a greedy text differs.
+    """
 
     request: Request
     got: str
     expected: str
     at: int
     shifted: bool
+    margin: float | None = None
+
+    @property
+    def tie(self) -> bool:
+        """Floating point decided, not the model."""
+        return self.margin is not None and self.margin < TIE_MARGIN
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,10 @@ class Findings:
         return sum(difference.request.greedy for difference in self.differences)
 
     @property
+    def ties(self) -> int:
+        return sum(difference.tie for difference in self.differences)
+
+    @property
     def shifted(self) -> int:
         return sum(difference.shifted for difference in self.differences)
 
@@ -72,6 +86,11 @@ class Findings:
         found = [f"failed: {error}" for error in self.errors] + [f"tokens: {wrong}" for wrong in self.wrong_counts]
         found += [
             f"lost or repeated: {d.expected[d.at :]!r} became {d.got[d.at :]!r}" for d in self.differences if d.shifted
+        ]
+        found += [
+            f"drawn anew, and no tie (margin {d.margin}): {d.expected[d.at :]!r} became {d.got[d.at :]!r}"
+            for d in self.differences
+            if d.request.greedy and not d.tie and not d.shifted
         ]
         # One tie among few answers is more than a hundredth of them.
         if self.greedy_differences > max(1.0, (1 - GREEDY_EQUAL_SHARE) * self.greedy):

@@ -28,6 +28,7 @@ from stoker.engine.progress import progress_on
 from tests.chaos.clients import ask_all, ask_without_pause
 from tests.chaos.findings import Findings, judge
 from tests.chaos.monkey import kill_engines
+from tests.chaos.ties import with_margins
 from tests.chaos.workload import requests
 from tests.e2e.chatting import ask, chat_body
 from tests.e2e.running import RunningTree
@@ -63,7 +64,8 @@ async def chaos(tree: RunningTree, seconds: float, seed: int, distinct: int) -> 
         await asyncio.sleep(seconds)
         stop.set()
     texts = {answer.request: answer.text for answer in undisturbed}
-    return judge(asking.result(), texts, killing.result(), prefilled_again(tree), speed)
+    findings = judge(asking.result(), texts, killing.result(), prefilled_again(tree), speed)
+    return dataclasses.replace(findings, differences=await with_margins(tree.api, findings.differences))
 
 
 def prefilled_again(tree: RunningTree) -> Counter[int]:
@@ -105,6 +107,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
         "different": len(findings.differences),
         "greedy": findings.greedy,
         "greedy_different": findings.greedy_differences,
+        "of_them_ties": findings.ties,
         "ready_after_s": spread([kill.ready_after_s for kill in findings.kills]),
         "start_s": spread([kill.start_s for kill in findings.kills]),
         "pause_s": spread([gap.seconds for gap in findings.gaps]),

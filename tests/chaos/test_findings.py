@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -71,8 +72,18 @@ def test_every_broken_promise_is_a_problem() -> None:
     bad = [answer(error="503"), answer(TEXT[:20] + TEXT[24:]), answer(TEXT[:30] + "x" * 40)]
     problems = judge(bad, {GREEDY: TEXT}, [kill(0.1)], Counter(), 1000.0).problems()
     assert [problem.partition(":")[0] for problem in problems[:2]] == ["failed", "lost or repeated"]
-    assert problems[2] == "2 of 2 greedy texts differ"
-    assert "the median pause is" in problems[3]
+    assert "no tie (margin None)" in problems[2]
+    assert problems[3] == "2 of 2 greedy texts differ"
+    assert "the median pause is" in problems[4]
+
+
+@pytest.mark.parametrize(("margin", "tie"), [(0.0004, True), (0.002, False), (None, False)])
+def test_a_greedy_text_that_differs_by_a_tie_is_no_problem_by_itself(margin: float | None, tie: bool) -> None:
+    found = judge([answer(TEXT[:30] + "x" * 40)], {GREEDY: TEXT}, [kill(2.4)], Counter(), 12.0)
+    (difference,) = found.differences
+    closer = dataclasses.replace(found, differences=(dataclasses.replace(difference, margin=margin),))
+    assert closer.ties == tie
+    assert (closer.problems() == []) is tie
 
 
 def test_a_run_in_which_nothing_was_interrupted_proves_nothing() -> None:

@@ -40,10 +40,10 @@ async def test_a_client_that_left_while_the_engine_was_away_is_not_resumed(make_
     assert await rig.metric("stoker_requests_running") == 0
 
 
-def rig_with_small_buffers(make_rig: Callable[..., Rig], **server: float) -> Rig:
+def rig_with_small_buffers(make_rig: Callable[..., Rig], deadline_s: float) -> Rig:
     """The model's name is in every chunk: a long one fills the buffers of sockets and server within one answer."""
     return make_rig(
-        server=Server(max_buffered_events=32, **server),
+        server=Server(max_buffered_events=32, slow_reader_deadline_s=deadline_s),
         simulated=Simulated(step_s=0.005),
         model_name="m" * 30_000,
         send_buffer_bytes=64 * 1024,
@@ -55,7 +55,7 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="relies on how L
 
 @only_linux
 async def test_a_client_that_reads_late_pauses_its_own_request_and_gets_all_of_it(make_rig: Callable[..., Rig]) -> None:
-    rig = rig_with_small_buffers(make_rig)
+    rig = rig_with_small_buffers(make_rig, deadline_s=300.0)
     await rig.start()
     async with rig.post(ask(stream=True)) as response:
         expected = await text_of(events(response))
@@ -88,7 +88,7 @@ def text_in(received: bytes) -> str:
 
 @only_linux
 async def test_a_client_that_does_not_read_at_all_is_cut_in_the_end(make_rig: Callable[..., Rig]) -> None:
-    rig = rig_with_small_buffers(make_rig, slow_reader_deadline_s=0.5)
+    rig = rig_with_small_buffers(make_rig, deadline_s=0.5)
     await rig.start()
     async with raw_connection(rig, ask(stream=True), receive_buffer_bytes=4096) as client:
         await rig.until_metric(CANCELLED, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,12 @@ def test_the_first_restart_is_immediate_and_each_further_one_waits_twice_as_long
     assert [decision.wait_s for decision in crash(3)] == [0.1, 0.2, 0.4]
 
 
+def test_a_child_that_worked_for_as_long_as_it_would_have_to_wait_is_back_at_once() -> None:
+    past = crash(2)[-1].past
+    waits = [decide(past, 1.0, ready_for_s, SETTINGS, draw=0.0).wait_s for ready_for_s in (0.0, 0.3, 0.4, 4.0)]
+    assert waits == [0.4, pytest.approx(0.1), 0.0, 0.0]
+
+
 def test_one_death_more_than_the_intensity_opens_the_circuit() -> None:
     assert [decision.past.circuit_open for decision in crash(4)] == [False, False, False, True]
 
@@ -58,7 +65,7 @@ def test_a_death_after_a_short_probe_keeps_the_circuit_open() -> None:
 def test_a_probe_that_was_ready_for_a_whole_period_has_closed_the_circuit() -> None:
     opened = crash(4)[-1].past
     decision = decide(opened, now=1000.0, ready_for_s=60.0, settings=SETTINGS, draw=0.0)
-    assert (decision.wait_s, decision.past.circuit_open) == (0.1, False)
+    assert (decision.wait_s, decision.past.circuit_open) == (0.0, False)
 
 
 def test_deaths_that_are_a_period_apart_never_open_the_circuit() -> None:

@@ -20,8 +20,8 @@ NEVER_READY = "input()"
 DIES_AT_START = "print('no luck'); raise SystemExit(3)"
 DIES_WHEN_READY = "print('ready', flush=True); import os; os.kill(os.getpid(), 9)"
 ENDS_WHEN_DRAINED = (
-    "import signal; signal.signal(signal.SIGUSR2, lambda *_: None); print('ready', flush=True);"
-    "signal.pause(); print('all done')"
+    "import signal; told = {signal.SIGUSR2}; signal.pthread_sigmask(signal.SIG_BLOCK, told);"
+    "print('ready', flush=True); signal.sigwait(told); print('all done')"
 )
 TELLS_ITS_STACKS = (
     "import faulthandler, signal; faulthandler.register(signal.SIGUSR1); print('ready', flush=True); input()"
