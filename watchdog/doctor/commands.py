@@ -29,9 +29,9 @@ def doctor(
     import msgspec
     from rich.console import Console
 
+    from ..sensors.sensors import host_sensor
     from .bundle import write_bundle
     from .examination import Examination, examine_foreign
-    from .hardware import host_reading
     from .report import show
 
     paths = Paths.from_environment()
@@ -43,7 +43,7 @@ def doctor(
         if url is not None:
             findings = examine_foreign(url, key)
         else:
-            examination = Examination(paths, config, key, lambda: host_reading(paths.home))
+            examination = Examination(paths, config, key, host_sensor(paths.home).read)
             findings = examination.findings(symptom)
     if bundle is not None:
         contents = write_bundle(bundle, findings, examination.server, paths)

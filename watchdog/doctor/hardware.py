@@ -54,20 +54,6 @@ def read_hardware(home: Path, host: HostReading) -> HardwareReading:
     )
 
 
-def host_reading(home: Path) -> HostReading:
-    """Memory, swap and disk of this machine."""
-    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
-    disk = psutil.disk_usage(str(home)) if home.is_dir() else None
-    return HostReading(
-        memory_bytes=memory.total,
-        available_bytes=memory.available,
-        swap_bytes=swap.total,
-        swap_used_bytes=swap.used,
-        disk_bytes=None if disk is None else disk.total,
-        disk_free_bytes=None if disk is None else disk.free,
-    )
-
-
 def judge_hardware(reading: HardwareReading) -> list[Finding]:
     """Everything that was read; what this machine does not tell is left out."""
     host = reading.host
