@@ -19,6 +19,7 @@ import typer
 
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
+from .dashboards import commands as dashboards_commands
 from .watchdog import connect_commands, engine_commands, install_commands, journal_commands, watch_commands
 from .watchdog.doctor import commands as doctor_commands
 
@@ -39,6 +40,7 @@ app.add_typer(engine_commands.app, name="engine")
 app.add_typer(config_app, name="config")
 app.add_typer(models_app, name="models")
 app.add_typer(watch_commands.app, name="watch")
+app.add_typer(dashboards_commands.app, name="dashboards")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigFile = Annotated[

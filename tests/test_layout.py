@@ -14,7 +14,7 @@ import pytest
 from stoker import config
 
 ROOT = Path(__file__).parent.parent
-ROLES = ("engine", "service", "watchdog")
+ROLES = ("engine", "service", "watchdog", "dashboards")
 SOURCES = sorted([*ROOT.glob("*.py"), *(file for role in ROLES for file in (ROOT / role).rglob("*.py"))])
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
@@ -28,9 +28,10 @@ OPEN_TO = {
     "engine": SHARED,
     "service": SHARED | ENGINE_WORDS,
     "watchdog": SHARED | ENGINE_FOR_PARENTS | {"stoker.service.metrics"},
+    "dashboards": {"stoker.service.metrics"},
     "cli": SHARED | ENGINE_FOR_PARENTS,
 }
-FOLDERS_OPEN_TO = {"cli": ("stoker.watchdog",)}
+FOLDERS_OPEN_TO = {"cli": ("stoker.watchdog", "stoker.dashboards")}
 
 
 def role_of(file: Path) -> str:

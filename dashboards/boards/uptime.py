@@ -1,0 +1,247 @@
+"""Uptime over 72 hours: was it there, what was lost of the error budget, and what interrupted it."""
+
+from __future__ import annotations
+
+from ...service.metrics import AVAILABILITY_OBJECTIVE
+from ..panels import BLUE, GREEN, GREY, RED, YELLOW, Absent, Board, Kind, Panel, Query, Row, over_range, rate
+
+# Ready means that a canary would be answered. While the watchdog itself is away, its gauges are stale and only
+# Prometheus' own `up` says so.
+ANSWERS = '((min(stoker_engine_up) * min(stoker_service_up)) or (0 * min(up{job="stoker-watchdog"})))'
+FAILED = 'stoker_requests_total{code=~"5.."}'
+FAILURE_SHARE = (
+    f"((sum(increase({FAILED}[$__range])) or vector(0)) / clamp_min(sum(increase(stoker_requests_total[$__range])), 1))"
+)
+BUDGET = f"{1 - AVAILABILITY_OBJECTIVE:.3g}"
+
+START = "sum(rate(stoker_engine_start_seconds_sum[$__range])) / sum(rate(stoker_engine_start_seconds_count[$__range]))"
+
+_ENGINE_STATES = (
+    ("0", "away", GREY),
+    ("1", "starting", BLUE),
+    ("2", "ready", GREEN),
+    ("3", "stopping", YELLOW),
+    ("4", "waits to restart", YELLOW),
+    ("5", "circuit open", RED),
+    ("6", "failed", RED),
+)
+
+
+def _burn(window: str) -> str:
+    """How many times faster than the objective allows requests fail, over a window."""
+    taken = f"clamp_min(sum(rate(stoker_requests_total[{window}])), 1e-9)"
+    return f"(sum(rate({FAILED}[{window}])) or vector(0)) / {taken} / {BUDGET}"
+
+
+def _state(metric: str, by: str) -> str:
+    """The current state as a number of `_ENGINE_STATES`."""
+    codes = {"stopped": 0, "starting": 1, "ready": 2, "stopping": 3, "backoff": 4, "circuit_open": 5, "failed": 6}
+    parts = (f'max{by} ({metric}{{state="{state}"}}) * {code}' for state, code in codes.items())
+    return " + ".join(parts)
+
+
+UPTIME = Board(
+    uid="stoker-uptime",
+    title="Stoker / Uptime 72 h",
+    about="Was the endpoint there for three days, and if not, why.",
+    since="now-72h",
+    rows=(
+        Row(
+            "Was it there?",
+            (
+                Panel(
+                    "Uptime",
+                    "Share of the time in which a canary would have been answered. Below 99.5 % nights were spoilt.",
+                    "percentunit",
+                    (Query(f"avg_over_time({ANSWERS}[$__range:5s])", instant=True),),
+                    kind=Kind.STAT,
+                    steps=((None, RED), (0.99, YELLOW), (0.995, GREEN)),
+                    width=4,
+                    height=5,
+                    most=1,
+                ),
+                Panel(
+                    "Success ratio",
+                    "Answers that were not the server's failure; those that were turned away with 5xx are.",
+                    "percentunit",
+                    (Query(f"1 - {FAILURE_SHARE}", instant=True),),
+                    kind=Kind.STAT,
+                    steps=((None, RED), (0.99, YELLOW), (0.995, GREEN)),
+                    width=4,
+                    height=5,
+                    most=1,
+                ),
+                Panel(
+                    "Error budget left",
+                    f"What is left of the {BUDGET} of requests that may fail. Below 0 the objective is missed.",
+                    "percentunit",
+                    (Query(f"1 - {FAILURE_SHARE} / {BUDGET}", instant=True),),
+                    kind=Kind.STAT,
+                    steps=((None, RED), (0, YELLOW), (0.25, GREEN)),
+                    width=4,
+                    height=5,
+                    least=None,
+                    most=1,
+                ),
+                Panel(
+                    "Engine deaths",
+                    "Restarts of engines in this range. More than one a day wants a look at their reasons.",
+                    "none",
+                    (Query(over_range("stoker_engine_restarts_total"), instant=True),),
+                    kind=Kind.STAT,
+                    steps=((None, GREEN), (1, YELLOW), (10, RED)),
+                    width=4,
+                    height=5,
+                ),
+                Panel(
+                    "Open incidents",
+                    "What is wrong right now; `stoker incidents` explains each.",
+                    "none",
+                    (Query("sum(stoker_incident_open) or vector(0)", instant=True),),
+                    kind=Kind.STAT,
+                    steps=((None, GREEN), (1, RED)),
+                    width=4,
+                    height=5,
+                ),
+                Panel(
+                    "Shed level",
+                    "Load turned away right now: 1 long and batch prompts, 2 unfair shares too, 3 everything new.",
+                    "none",
+                    (Query("max(stoker_shed_level)", instant=True),),
+                    kind=Kind.STAT,
+                    steps=((None, GREEN), (1, YELLOW), (3, RED)),
+                    width=4,
+                    height=5,
+                ),
+                Panel(
+                    "States",
+                    "Anything but ready is time in which clients wait. Gaps are times without a watchdog.",
+                    "none",
+                    (
+                        Query(_state("stoker_engine_state", " by (model)"), "engine {{model}}"),
+                        Query(_state("stoker_service_state", ""), "service"),
+                    ),
+                    kind=Kind.STATES,
+                    width=24,
+                    height=6,
+                    states=_ENGINE_STATES,
+                ),
+            ),
+        ),
+        Row(
+            "What interrupted it?",
+            (
+                Panel(
+                    "Restarts by reason",
+                    "`killed` without anybody's doing is the kernel's, for memory; `stalled` is a hang.",
+                    "none",
+                    (
+                        Query(
+                            over_range("stoker_engine_restarts_total", "reason") + " > 0",
+                            "{{reason}}",
+                            absent=Absent.RESUMES,
+                        ),
+                    ),
+                    kind=Kind.STAT,
+                    steps=((None, YELLOW),),
+                    width=8,
+                ),
+                Panel(
+                    "Incidents by kind",
+                    "What was detected in this range. A kind that returns every day is not cured by what is done.",
+                    "none",
+                    (
+                        Query(
+                            over_range("stoker_incidents_total", "kind") + " > 0", "{{kind}}", absent=Absent.INCIDENTS
+                        ),
+                    ),
+                    kind=Kind.STAT,
+                    steps=((None, YELLOW),),
+                    width=8,
+                ),
+                Panel(
+                    "Resumed requests",
+                    "Requests whose engine died, by what came of them. Anything but `resumed` was noticed by a client.",
+                    "none",
+                    (
+                        Query(
+                            over_range("stoker_request_resumes_total", "outcome"), "{{outcome}}", absent=Absent.RESUMES
+                        ),
+                    ),
+                    kind=Kind.STAT,
+                    steps=((None, BLUE),),
+                    width=8,
+                ),
+                Panel(
+                    "Error budget burn",
+                    "How many times faster than allowed requests fail. 14.4 over an hour empties 30 days in two.",
+                    "none",
+                    (
+                        Query(
+                            _burn("1h"),
+                            "1 h",
+                        ),
+                        Query(
+                            _burn("6h"),
+                            "6 h",
+                        ),
+                    ),
+                    steps=((None, GREEN), (6, YELLOW), (14.4, RED)),
+                ),
+                Panel(
+                    "Answers by status",
+                    "5xx are ours, 429 and 529 say that more was asked than could be done.",
+                    "reqps",
+                    (Query(rate("stoker_requests_total", "code"), "{{code}}"),),
+                    stacked=True,
+                ),
+            ),
+        ),
+        Row(
+            "Would it have answered?",
+            (
+                Panel(
+                    "Canary",
+                    "Small requests through the whole stack, by the watchdog. Any outcome but ok is an incident.",
+                    "none",
+                    (
+                        Query(
+                            over_range("stoker_canary_requests_total", "outcome"), "{{outcome}}", absent=Absent.CANARY
+                        ),
+                    ),
+                    kind=Kind.STAT,
+                    steps=((None, BLUE),),
+                    width=8,
+                ),
+                Panel(
+                    "Canary duration",
+                    "A canary that takes ten times its usual time is what users feel too.",
+                    "s",
+                    (
+                        Query(
+                            f"histogram_quantile(0.95, {rate('stoker_canary_duration_seconds_bucket', 'le')})",
+                            "p95",
+                            absent=Absent.CANARY,
+                        ),
+                    ),
+                    width=8,
+                    steps=((None, GREEN), (5, YELLOW), (30, RED)),
+                ),
+                Panel(
+                    "Time to ready",
+                    "From an engine's spawn until it takes requests. It bounds every pause that a death causes.",
+                    "s",
+                    (
+                        Query(
+                            START,
+                            "mean",
+                            absent=Absent.RESUMES,
+                        ),
+                    ),
+                    width=8,
+                    steps=((None, GREEN), (10, YELLOW), (60, RED)),
+                ),
+            ),
+        ),
+    ),
+)

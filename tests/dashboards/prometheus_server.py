@@ -1,0 +1,75 @@
+"""Debian's Prometheus on loopback, scraping a tree of a test's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEADLINE_S = 30.0
+SCRAPE_S = 1
+
+
+@contextlib.contextmanager
+def prometheus_scraping(folder: Path, targets: dict[str, str]) -> Iterator[str]:
+    """Yields its address; `targets` are `host:port` by job."""
+    if shutil.which("prometheus") is None:
+        pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
+    jobs = [{"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in targets.items()]
+    settings = {"global": {"scrape_interval": f"{SCRAPE_S}s", "scrape_timeout": f"{SCRAPE_S}s"}, "scrape_configs": jobs}
+    # JSON is YAML.
+    (folder / "prometheus.yml").write_text(json.dumps(settings))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--enable-feature=exemplar-storage",
+        "--log.level=warn",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _until_ready(url)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(DEADLINE_S)
+
+
+def ask(url: str, query: str) -> list[Any]:
+    """The series that answer a query now."""
+    with urllib.request.urlopen(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}") as response:
+        result: list[Any] = json.load(response)["data"]["result"]
+        return result
+
+
+def exemplars(url: str, query: str) -> list[Any]:
+    """The exemplars of the last minutes."""
+    times = {"query": query, "start": time.time() - 600, "end": time.time()}
+    with urllib.request.urlopen(f"{url}/api/v1/query_exemplars?{urllib.parse.urlencode(times)}") as response:
+        result: list[Any] = json.load(response)["data"]
+        return result
+
+
+def _until_ready(url: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/-/ready") as response:
+            if response.status == 200:
+                return
+        assert time.monotonic() < deadline, "Prometheus does not become ready"
+        time.sleep(0.1)

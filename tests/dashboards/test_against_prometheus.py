@@ -1,0 +1,76 @@
+"""Every query of every board finds data in a real Prometheus that scraped a tree under load and through a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from stoker.dashboards.boards import BOARDS
+from stoker.dashboards.check import Outcome, Prometheus, PrometheusUnreachable, check
+from tests.dashboards.prometheus_server import SCRAPE_S, ask, exemplars, prometheus_scraping
+from tests.e2e.chatting import Chat, chat_body
+from tests.e2e.conftest import ServeTree, serve_tree
+from tests.e2e.running import SIMULATED, RunningTree, stoker
+from tests.tiny_models import make_tiny_llama
+
+__all__ = ["serve_tree"]
+
+LOAD_S = 12.0
+
+
+async def some_load(tree: RunningTree, seconds: float) -> None:
+    """Streams one after the other, four at a time, and one kill of the engine among them."""
+    ends = time.monotonic() + seconds
+
+    async def client(number: int) -> None:
+        async with aiohttp.ClientSession() as http:
+            while time.monotonic() < ends:
+                body = chat_body(f"client {number} at {time.monotonic()}", max_tokens=40, stream=True)
+                await Chat(tree.api, body).run(http)
+
+    async def kill() -> None:
+        await asyncio.sleep(seconds / 3)
+        pid = tree.engine().pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    await asyncio.gather(*(client(number) for number in range(4)), kill())
+
+
+@pytest.mark.timeout(120)
+async def test_no_query_fails_or_is_empty_without_a_reason(serve_tree: ServeTree, tmp_path: Path) -> None:
+    model = make_tiny_llama(tmp_path / "model")
+    config = SIMULATED.replace('kind = "simulated"', f'model = "{model}"')
+    tree = await asyncio.to_thread(serve_tree, config)
+    targets = {
+        "stoker-service": urlsplit(tree.api).netloc,
+        "stoker-watchdog": urlsplit(tree.client.serving.watchdog).netloc,
+    }
+    with prometheus_scraping(tmp_path, targets) as url:
+        await some_load(tree, LOAD_S)
+        await asyncio.sleep(2 * SCRAPE_S)
+        answers = await asyncio.to_thread(lambda: list(check(BOARDS, Prometheus(url, LOAD_S + 5, 4 * SCRAPE_S))))
+        wrong = [answer for answer in answers if answer.outcome in (Outcome.EMPTY, Outcome.FAILED)]
+        assert not wrong, "\n".join(
+            f"{each.outcome} {each.asked.board} / {each.asked.place}: {each.asked.expr} {each.why}" for each in wrong
+        )
+        # What is expected to be absent is so for this host; the rest of a live run is there.
+        assert sum(answer.outcome is Outcome.DATA for answer in answers) > len(answers) / 2
+        told = await asyncio.to_thread(stoker, tree.home, "dashboards", "check", "--prometheus", url, "--minutes", "1")
+        assert told.returncode == 0, told.stdout
+        (restarts,) = ask(url, 'sum(stoker_engine_restarts_total{reason="killed"})')
+        assert restarts["value"][1] == "1"
+        traced = exemplars(url, "stoker_time_to_first_token_seconds_bucket")
+        assert any("trace_id" in exemplar["labels"] for series in traced for exemplar in series["exemplars"])
+
+
+def test_an_address_without_a_prometheus_is_said() -> None:
+    with pytest.raises(PrometheusUnreachable, match="--prometheus"):
+        list(check(BOARDS, Prometheus("http://127.0.0.1:9", 60, 4)))

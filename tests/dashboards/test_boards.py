@@ -1,0 +1,106 @@
+"""The boards keep their house style, name only metrics that exist, and are committed as they are built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+
+from stoker.dashboards.boards import BOARDS
+from stoker.dashboards.build import FOLDER, as_json, build
+from stoker.dashboards.check import Asked, Prometheus, queries
+from stoker.dashboards.panels import WIDTH, Board, Kind, Panel
+from stoker.watchdog.metrics_page import service_rows, watchdog_rows
+
+PANELS = [(board, panel) for board in BOARDS for panel in board.panels]
+QUERIES = list(queries(BOARDS))
+FILLED_IN = Prometheus("http://unused", range_s=300, rate_interval_s=60)
+
+
+def declared() -> set[str]:
+    """Every series name that the two processes export."""
+    names = {"up"}
+    for row in (*service_rows(), *watchdog_rows()):
+        names.add(row.name)
+        if row.kind == "histogram":
+            names |= {f"{row.name}_{part}" for part in ("bucket", "sum", "count")}
+    return names
+
+
+def metrics_in(node: Any) -> Iterator[str]:
+    """The names of all vector selectors below a node of a parsed query."""
+    for attribute in ("expr", "lhs", "rhs", "vector_selector", "vs"):
+        child = getattr(node, attribute, None)
+        if child is not None:
+            yield from metrics_in(child)
+    for child in getattr(node, "args", None) or ():
+        yield from metrics_in(child)
+    if isinstance(node, promql_parser.VectorSelector) and node.name:
+        yield node.name
+
+
+def name_of(asked: Asked) -> str:
+    return f"{asked.board}: {asked.place}"
+
+
+@pytest.mark.parametrize("asked", [each for each in QUERIES if "label_values" not in each.expr], ids=name_of)
+def test_a_query_parses_and_names_only_declared_metrics(asked: Asked) -> None:
+    named = set(metrics_in(promql_parser.parse(FILLED_IN.filled_in(asked.expr))))
+    assert named
+    assert named <= declared()
+
+
+@pytest.mark.parametrize(("board", "panel"), PANELS, ids=lambda each: each.title)
+def test_a_panel_says_what_is_bad(board: Board, panel: Panel) -> None:
+    assert panel.bad.endswith(".")
+    assert len(panel.bad) > 25
+    assert panel.unit
+    assert panel.steps[0][0] is None
+    bounds = [bound for bound, _ in panel.steps[1:]]
+    assert bounds == sorted(bound for bound in bounds if bound is not None)
+    assert 0 < panel.width <= WIDTH
+    assert len(panel.queries) <= 8
+
+
+@pytest.mark.parametrize("asked", QUERIES, ids=name_of)
+def test_a_rate_spans_what_grafana_asks_for(asked: Asked) -> None:
+    # Fixed windows only where the window is the point: budget burn, annotations.
+    if "rate(" in asked.expr and "burn" not in asked.place:
+        assert "$__rate_interval" in asked.expr or "$__range" in asked.expr
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_titles_and_ids_are_unique_and_panels_do_not_overlap(board: Board) -> None:
+    made = json.loads(as_json(board))
+    panels = made["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    titles = [panel.title for panel in board.panels]
+    assert len(set(titles)) == len(titles)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not taken & cells, panel["title"]
+        assert at["x"] + at["w"] <= WIDTH
+        taken |= cells
+
+
+def test_every_time_series_shows_restarts_and_incidents() -> None:
+    for board in BOARDS:
+        names = [mark["name"] for mark in json.loads(as_json(board))["annotations"]["list"]]
+        assert names == ["Restarts", "Incidents"]
+
+
+def test_latencies_carry_exemplars() -> None:
+    latencies = [panel for _, panel in PANELS if panel.kind is Kind.HEATMAP or panel.title.startswith("Time to first")]
+    assert any(query.exemplars for panel in latencies for query in panel.queries)
+
+
+def test_the_committed_boards_are_those_that_are_built(tmp_path: Path) -> None:
+    for made in build(tmp_path):
+        assert (FOLDER / made.name).read_text() == made.read_text(), "run `stoker dashboards build`"
+    assert {file.name for file in FOLDER.glob("*")} == {f"{board.uid}.json" for board in BOARDS}
