@@ -7,9 +7,10 @@ Three processes make one tree:
       `-- service ...... the HTTP API. Holds every request's text and every token already sent.
 
 Read in this order: `config` (every setting), `engine/protocol` (the words between the processes),
-`engine` (scheduler, batch, loop), `service` (API, text, ledger), `watchdog` (children, restarts, status), `cli`.
+`engine` (scheduler, batch, loop), `service` (API, text, ledger), `watchdog` (children, sensors, detectors, policy),
+`dashboards` (Grafana's boards), `cli`.
 
-Arrows only go down: `cli` -> `watchdog` -> `service` -> `engine/protocol`. Nothing outside `engine/` may assume
+Arrows only go down: `cli` -> `watchdog`, `dashboards` -> `service` -> `engine/protocol`. Nothing outside `engine/` may assume
 that token ids come from this machine or that there is only one engine.
 """
 
