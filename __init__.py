@@ -10,8 +10,8 @@ Read in this order: `config` (every setting), `engine/protocol` (the words betwe
 `engine` (scheduler, batch, loop), `service` (API, text, ledger), `watchdog` (children, sensors, detectors, policy),
 `dashboards` (Grafana's boards), `cli`.
 
-Arrows only go down: `cli` -> `watchdog`, `dashboards` -> `service` -> `engine/protocol`. Nothing outside `engine/` may assume
-that token ids come from this machine or that there is only one engine.
+Arrows only go down: `cli` -> `watchdog`, `dashboards` -> `service` -> `engine/protocol`. Nothing outside `engine/` may
+assume that token ids come from this machine or that there is only one engine.
 """
 
 __version__ = "0.1.0"
