@@ -12,7 +12,7 @@ MOST_TOKENS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer's keys and values: bytes a token, allocated `step` tokens at a time.
+    """One layer's keys and values: bytes a token. They grow by `step` tokens from wherever they were full.
 
     `window` is the most tokens that it keeps; None for all of a sequence, of which a row may share the beginning.
     """
@@ -34,11 +34,11 @@ class KvCost:
             self._bytes[kind] = self._bytes.get(kind, 0) + layer.token_bytes
 
     def of(self, tokens: int, shared: int = 0) -> int:
-        """A row of so many tokens, the KV of whose first `shared` lies elsewhere."""
+        """At most, of a row of so many tokens, the KV of whose first `shared` lies elsewhere."""
         total = self._fixed
         for (step, window), token_bytes in self._bytes.items():
             own = tokens - shared if window is None else tokens
-            allocated = -(-own // step) * step
+            allocated = own + step - 1 if own else 0
             # Beside a piece of a prompt a window holds that too.
             total += token_bytes * (allocated if window is None else min(allocated, window + step))
         return total
