@@ -43,26 +43,26 @@ class KvCost:
             total += token_bytes * (allocated if window is None else min(allocated, window + step))
         return total
 
-    def tokens_in(self, nbytes: int) -> int:
-        """The most tokens that one row can have in so many bytes; 0 when not even one."""
-        return bisect_right(range(1, MOST_TOKENS), nbytes, key=self.of)
+
+NO_KV = KvCost([])
 
 
 @dataclass(frozen=True, slots=True)
 class KvBudget:
-    """How many bytes all KV may take. Rows are given as (tokens, of them shared)."""
+    """How many bytes all KV may take. Rows are given as (tokens, of them shared); a draft model's KV shares nothing."""
 
     cost: KvCost
     nbytes: int
+    draft_cost: KvCost = NO_KV
 
     @property
     def tokens(self) -> int:
-        """The most tokens that one request can have."""
-        return self.cost.tokens_in(self.nbytes)
+        """The most tokens that one request can have; 0 when not even one."""
+        return bisect_right(range(1, MOST_TOKENS), self.nbytes, key=lambda tokens: self.taken([(tokens, 0)]))
 
     def taken(self, rows: Iterable[tuple[int, int]]) -> int:
         """Bytes of these rows' own KV."""
-        return sum(self.cost.of(tokens, shared) for tokens, shared in rows)
+        return sum(self.cost.of(tokens, shared) + self.draft_cost.of(tokens) for tokens, shared in rows)
 
 
 def measured(caches: Sequence[Any]) -> KvCost:

@@ -21,7 +21,7 @@ from .drafting import Drafting
 from .errors import GrammarError, ModelError
 from .grammar import GrammarCompiler
 from .kv_arrays import Quantization
-from .kv_cost import KvBudget
+from .kv_cost import NO_KV, KvBudget, KvCost
 from .kv_disk import DiskTier
 from .mlx_batch import MlxBatch
 from .prefix_blocks import BLOCK_TOKENS
@@ -48,7 +48,13 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
     # Beside the cache's folder, which is the cache's own.
     ragged = batching.ragged(model, fingerprint, settings.kv_path.with_name(f"{settings.kv_path.name}.batching"))
     _quantize_kv(settings.engine, ragged)
-    kv = KvBudget(memory.kv_cost(ragged), settings.engine.kv_budget_bytes or bounds.kv_budget(weights))
+    text_config = {**config, **config.get("text_config", {})}
+    vocabulary = int(text_config["vocab_size"])
+    engine = settings.engine
+    drafts = engine.speculation == "auto" and ragged.trims
+    draft_model, draft_weights, draft_cost = _draft_model(settings, vocabulary) if drafts else (None, 0, NO_KV)
+    weights += draft_weights
+    kv = KvBudget(memory.kv_cost(ragged), engine.kv_budget_bytes or bounds.kv_budget(weights), draft_cost)
     log.info(
         "model_loaded",
         model=settings.model_name,
@@ -57,25 +63,20 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         kv_budget_tokens=kv.tokens,
         batching=ragged.mode.value,
     )
-    text_config = {**config, **config.get("text_config", {})}
     window = int(text_config.get("max_position_embeddings") or DEFAULT_CONTEXT_TOKENS)
-    engine = settings.engine
     limits = Limits(
         max_running=engine.max_running,
         max_waiting=engine.max_waiting,
         context_tokens=min(engine.context_tokens or window, window),
         kv_tokens=kv.tokens,
     )
-    vocabulary = int(text_config["vocab_size"])
-    drafts = engine.speculation == "auto" and ragged.trims
-    draft_model, draft_weights = _draft_model(settings, vocabulary) if drafts else (None, 0)
     mx.clear_cache()
     return MlxBatch(
         ragged,
         name=settings.model_name,
         limits=limits,
         vocabulary=vocabulary,
-        memory=memory.MemoryPlan(weights + draft_weights, kv, bounds.limit),
+        memory=memory.MemoryPlan(weights, kv, bounds.limit),
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
         prefixes=_prefix_cache(settings, ragged, fingerprint, kv.nbytes),
         drafting=Drafting(drafts, time.perf_counter, draft_model),
@@ -99,11 +100,11 @@ def _nbytes(model: Any) -> int:
     return total
 
 
-def _draft_model(settings: EngineProcess, vocabulary: int) -> tuple[DraftModel | None, int]:
-    """The configured draft model, and the bytes of its weights."""
+def _draft_model(settings: EngineProcess, vocabulary: int) -> tuple[DraftModel | None, int, KvCost]:
+    """The configured draft model, the bytes of its weights and what its rows take."""
     folder = settings.draft_model_path
     if folder is None:
-        return None, 0
+        return None, 0, NO_KV
     model, _ = _load(folder)
     ragged = RaggedModel.probe(model)
     if not ragged.trims:
@@ -112,7 +113,7 @@ def _draft_model(settings: EngineProcess, vocabulary: int) -> tuple[DraftModel |
             "use a draft model with plain attention, or none"
         )
     log.info("draft_model_loaded", folder=str(folder), batching=ragged.mode.value)
-    return DraftModel(ragged, vocabulary), _nbytes(model)
+    return DraftModel(ragged, vocabulary), _nbytes(model), memory.kv_cost(ragged)
 
 
 def _grammars(folder: Path, vocabulary: int, end_ids: int | list[int] | None) -> GrammarCompiler | None:

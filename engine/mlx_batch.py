@@ -282,13 +282,15 @@ class MlxBatch:
         return self._prefixes.pinned_nbytes if self._prefixes is not None else 0
 
     def _own_nbytes(self, chunks: Sequence[Chunk]) -> int:
-        """KV that rows have to themselves once these chunks are computed, as long as drafts may be."""
-        counts = {chunk.id: chunk.count + (MAX_DRAFT if chunk.decodes else 0) for chunk in chunks}
+        """KV that rows have to themselves once these chunks are computed.
+
+        With as much for each as a draft may take, since its place stays allocated when it is refused.
+        """
+        counts = {chunk.id: chunk.count for chunk in chunks}
         rows = self._rows.items()
         saved = sum(checkpoint.nbytes for _, row in rows for checkpoint in row.state.checkpoints)
-        return saved + self._memory.kv.taken(
-            (row.state.length + counts.get(row_id, 0), row.shared) for row_id, row in rows
-        )
+        lengths = ((row.state.length + counts.get(row_id, 0), row.shared) for row_id, row in rows)
+        return saved + self._memory.kv.taken((length + MAX_DRAFT, shared) for length, shared in lengths)
 
     def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[Draft]:
         """A draft for each chunk, mostly empty; only rows whose tokens are all known can have one."""

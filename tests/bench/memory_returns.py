@@ -69,7 +69,7 @@ class Crowd(Link):
         length = source.randrange(1, self._longest)
         prompt = [shared.randrange(self._vocabulary) for _ in range(length)]
         sampling = Sampling(seed=self._left, temperature=source.choice([0.0, 1.0]), top_p=source.choice([1.0, 0.9]))
-        return Submit(name, prompt, [], sampling, source.randrange(1, 40), [])
+        return Submit(name, prompt, [], sampling, source.randrange(1, source.choice([10, 40, 160])), [])
 
     def _hear(self, events: Sequence[OwnedEvent]) -> None:
         for owned in events:

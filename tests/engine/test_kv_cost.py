@@ -45,6 +45,12 @@ def test_the_most_tokens_that_fit_fit_and_one_more_does_not(
     assert cost.of(tokens + 1) > budget
 
 
+def test_a_draft_models_kv_counts_too_and_shares_nothing() -> None:
+    budget = KvBudget(KvCost([Layer(10)]), 1000, draft_cost=KvCost([Layer(5)]))
+    assert budget.taken([(30, 10), (2, 0)]) == 200 + 150 + 30
+    assert budget.tokens == 66
+
+
 def test_the_budget_is_what_weights_pool_and_headroom_leave() -> None:
     bounds = Bounds(limit=None, available=20 * GB, pool=GB)
     assert bounds.kv_budget(weights=5 * GB) == 12 * GB

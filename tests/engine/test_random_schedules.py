@@ -46,7 +46,7 @@ from .model_families import FAMILIES, VOCABULARY, Family, memory_for
 from .test_mlx_batch import batch_of, eager_drafting, model_of, no_drafting, outputs
 
 LIMITS = Limits(max_running=3, max_waiting=64, context_tokens=400)
-LONGEST_TOKENS = 192
+LONGEST_TOKENS = 160
 """Every request is as long or shorter."""
 
 
@@ -159,7 +159,8 @@ class Lives:
 
 
 ROOT = root_hash(model="test", mlx_lm="test", caches=["KVCache"], block_tokens=BLOCK_TOKENS, kv="f32")
-SAMPLINGS = [Sampling(seed=1, temperature=0), Sampling(seed=2, temperature=1.0), Sampling(seed=3, presence_penalty=0.5)]
+SAMPLINGS = [Sampling(seed=1, temperature=0), Sampling(seed=2, presence_penalty=0.5)]
+MOST_TOKENS = 30
 
 
 @functools.cache
@@ -173,17 +174,19 @@ def request_of(conversation: int, prompt_tokens: int, max_tokens: int, sampling:
 
 @functools.cache
 def alone(family: str, conversation: int, prompt_tokens: int, max_tokens: int, sampling: int) -> list[int]:
+    if max_tokens < MOST_TOKENS:
+        return alone(family, conversation, prompt_tokens, MOST_TOKENS, sampling)[:max_tokens]
     request = request_of(conversation, prompt_tokens, max_tokens, sampling, False)
     return outputs(batch_of(model_of(family), no_drafting()), [request])[""]
 
 
 arrivals = st.tuples(
-    st.integers(0, 1), st.sampled_from([5, 70, 150]), st.sampled_from([3, 20, 40]), st.integers(0, 2), st.booleans()
+    st.integers(0, 1), st.sampled_from([5, 70, 130]), st.integers(1, MOST_TOKENS), st.integers(0, 1), st.booleans()
 )
 cancellations = st.integers(0, 30)
 reclaims = st.builds(Reclaim, st.integers(0, 3))
 tightenings = st.builds(Tighten, st.none() | st.integers(1, 2), st.none() | st.integers(4, 8), st.booleans())
-moments = st.lists(st.one_of(arrivals, arrivals, arrivals, cancellations, reclaims, tightenings), max_size=3)
+moments = st.lists(st.one_of(arrivals, arrivals, arrivals, cancellations, reclaims, tightenings), max_size=2)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
@@ -233,7 +236,7 @@ def test_whatever_happens_each_request_says_what_it_says_alone_and_nothing_is_le
 
 def test_rows_that_share_the_memory_of_two_take_turns(tmp_path: Path) -> None:
     """So that the property above is not true only because nothing was ever preempted."""
-    run = Lives(next(family for family in FAMILIES if family.name == "plain"), tmp_path, 1.3, drafts=False)
+    run = Lives(next(family for family in FAMILIES if family.name == "plain"), tmp_path, 1.2, drafts=False)
     for number in range(3):
         name = f"r{number}"
         request = request_of(number, 20, 100, 1, False)
