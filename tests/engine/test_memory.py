@@ -24,7 +24,6 @@ def test_active_memory_returns_after_many_requests_half_of_them_cancelled(tmp_pa
     figures = memory_after(batch, requests=60, seconds=60)
     batch.close()
     assert figures["cancelled"] > 10
-    assert figures["preemptions"] > 0
     assert abs(figures["after / before"] - 1) <= 0.02
 
 

@@ -190,7 +190,7 @@ moments = st.lists(st.one_of(arrivals, arrivals, arrivals, cancellations, reclai
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
-@settings(deadline=None, max_examples=3)
+@settings(deadline=None, max_examples=8)
 @given(
     lives=st.lists(st.lists(moments, min_size=2, max_size=8), min_size=1, max_size=2),
     kv_rows=st.floats(1.0, 3.0),
