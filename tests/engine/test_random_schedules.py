@@ -25,7 +25,8 @@ from stoker.engine.link import Command, Inbound, Link, OwnedEvent, Stop
 from stoker.engine.loop import EngineLoop
 from stoker.engine.mlx_batch import MlxBatch
 from stoker.engine.pace import PrefillPace
-from stoker.engine.prefix_cache import BLOCK_TOKENS, PrefixCache
+from stoker.engine.prefix_blocks import BLOCK_TOKENS
+from stoker.engine.prefix_cache import PrefixCache
 from stoker.engine.protocol import (
     Cancel,
     Finished,
@@ -65,8 +66,8 @@ class WatchedBatch(MlxBatch):
     def launch(self, chunks: Sequence[Chunk]) -> None:
         assert len(self._rows) == 1 or self.has_room_after(chunks)
         super().launch(chunks)
-        ram = self._prefixes.ram_nbytes if self._prefixes is not None else 0
-        assert self.memory().kv <= self._own_nbytes([]) + ram
+        kept = self._prefixes.nbytes if self._prefixes is not None else 0
+        assert self.memory().kv <= self._own_nbytes([]) + kept
 
 
 @dataclass
@@ -128,8 +129,8 @@ class Lives:
 
     def live(self, script: Sequence[Sequence[Inbound]], dies: bool) -> None:
         """One life; `script` is what arrives before each step."""
-        disk = DiskTier(self._folder, 1 << 30, version="v1") if self._model.shares_prefixes else None
-        prefixes = None if disk is None else PrefixCache(ROOT, self._memory.kv.nbytes, disk)
+        disk = DiskTier(self._folder, 1 << 30, version="v1") if self._model.resumes else None
+        prefixes = None if disk is None else PrefixCache(ROOT, self._memory.kv.nbytes, disk, self._model)
         batch = WatchedBatch(
             self._model,
             name="test",
