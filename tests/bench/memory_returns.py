@@ -23,6 +23,7 @@ from stoker.engine.batch import Batch
 from stoker.engine.blas import preload_environment
 from stoker.engine.link import Command, Inbound, Link, OwnedEvent, Stop
 from stoker.engine.loop import EngineLoop
+from stoker.engine.mlx_batch import MlxBatch
 from stoker.engine.pace import PrefillPace
 from stoker.engine.protocol import Cancel, Finished, FinishReason, Sampling, Submit
 from stoker.engine.scheduler import Scheduler
@@ -62,14 +63,17 @@ class Crowd(Link):
         source = self._random
         name = f"r{self._left}"
         self._open.add(name)
+        longest = source.choice([10, 40, 160])
         if source.random() < 0.5:
             self._doomed[name] = source.randrange(30)
+            # Long enough not to end before.
+            longest = 160
         # A third of the prompts begin alike.
         shared = random.Random(1) if source.random() < 0.3 else source
         length = source.randrange(1, self._longest)
         prompt = [shared.randrange(self._vocabulary) for _ in range(length)]
         sampling = Sampling(seed=self._left, temperature=source.choice([0.0, 1.0]), top_p=source.choice([1.0, 0.9]))
-        return Submit(name, prompt, [], sampling, source.randrange(1, source.choice([10, 40, 160])), [])
+        return Submit(name, prompt, [], sampling, source.randrange(longest // 2, longest), [])
 
     def _hear(self, events: Sequence[OwnedEvent]) -> None:
         for owned in events:
@@ -119,7 +123,7 @@ def _at_rest(batch: Batch) -> int:
     return memory.active
 
 
-def load(model: Path, folder: Path, engine: Engine) -> Batch:
+def load(model: Path, folder: Path, engine: Engine) -> MlxBatch:
     """A batch as an engine process would make it, here."""
     from stoker.engine.loading import load_batch
 
