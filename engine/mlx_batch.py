@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -20,88 +20,23 @@ from mlx.utils import tree_flatten
 from . import memory as mlx_memory
 from .adjustments import Context, History
 from .batch import Found, RowSpec, Sampled, TierSize
+from .batch_rows import BatchRow, Drawing, ExpectedRow, Launch, input_ids
 from .drafting import Drafting
 from .errors import GrammarError
 from .grammar import Forced, GrammarCompiler, MaskWorker, Matcher
 from .memory import MemoryPlan
-from .prefix_cache import Lease, PrefixCache
+from .prefix_cache import PrefixCache
 from .protocol import Grammar, Limits, Memory, MissReason, Tier, TokenLogprob
 from .ragged import RaggedModel
-from .row_state import RowState
 from .sampling import Draws, SamplerCache
 from .scheduler import Chunk
-from .speculative import MAX_DRAFT, NO_DRAFT, Draft, Verdict, common_prefix
+from .speculative import MAX_DRAFT, NO_DRAFT, Draft, common_prefix
 
 SURE_TOKENS = 64
 """A row is let in only with room for so much output of every row, so that it is not preempted at once again."""
 
 FLUSH_DEADLINE_S = 3.0
 """How long the end of the process may wait for blocks that are queued for the disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """A row that waits; the lease names the blocks of its sequence."""
-
-    spec: RowSpec
-    tokens: list[int]
-    lease: Lease | None
-
-
-@dataclass(slots=True, eq=False)
-class _Row:
-    spec: RowSpec
-    state: RowState
-    tokens: list[int]
-    """The sequence and every token drawn and read since."""
-    lease: Lease | None
-    history: History | None
-    matcher: Matcher | None
-    draws_under_way: int = 0
-    removed: bool = False
-
-    @property
-    def position(self) -> int:
-        """Output position of the token that the next launch draws."""
-        return len(self.tokens) - len(self.spec.prompt) + self.draws_under_way
-
-    @property
-    def known(self) -> int:
-        """Tokens that it came with."""
-        return len(self.spec.prompt) + len(self.spec.emitted)
-
-    @property
-    def shared(self) -> int:
-        """Of its KV's tokens, those in memory that the prefix cache counts."""
-        return self.state.shared
-
-    @property
-    def must_know_its_tokens(self) -> bool:
-        return self.history is not None or self.matcher is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawing:
-    """A row that draws in a step: at the end of what is known, and after each token of its draft."""
-
-    row: _Row
-    draft: Draft
-
-    @property
-    def positions(self) -> int:
-        """How many tokens are drawn."""
-        return 1 + len(self.draft.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """A step under way. `draws` holds the positions of each drawing, in order."""
-
-    drawings: list[_Drawing]
-    draws: Draws
-    computed: list[mx.array]
-    """KV that must exist when the step is over, of pieces that draw nothing."""
-    decodes_only: bool
 
 
 class MlxBatch:
@@ -128,9 +63,9 @@ class MlxBatch:
         self._masks = MaskWorker(vocabulary)
         self._drafting = drafting
         self._prefixes = prefixes
-        self._expected: dict[str, _Expected] = {}
-        self._rows: dict[str, _Row] = {}
-        self._under_way: deque[_Launch] = deque()
+        self._expected: dict[str, ExpectedRow] = {}
+        self._rows: dict[str, BatchRow] = {}
+        self._under_way: deque[Launch] = deque()
         self._samplers = SamplerCache()
 
     @property
@@ -161,7 +96,7 @@ class MlxBatch:
     def expect(self, spec: RowSpec) -> None:
         tokens = spec.sequence
         lease = self._prefixes.lease(tokens) if self._prefixes is not None and spec.use_prefix_cache else None
-        self._expected[spec.id] = _Expected(spec, tokens, lease)
+        self._expected[spec.id] = ExpectedRow(spec, tokens, lease)
 
     def should_wait(self, row_id: str) -> bool:
         lease = self._expected[row_id].lease
@@ -192,7 +127,7 @@ class MlxBatch:
         else:
             miss = MissReason.NOT_TRIMMABLE if spec.use_prefix_cache else None
             state, found = self._model.new_row(), Found(miss=miss)
-        self._rows[row_id] = _Row(spec, state, tokens, lease, history, matcher)
+        self._rows[row_id] = BatchRow(spec, state, tokens, lease, history, matcher)
         forced = Forced(matcher) if matcher is not None else None
         self._drafting.add(row_id, tokens, spec.sampling, len(spec.emitted), forced)
         return found
@@ -203,13 +138,14 @@ class MlxBatch:
         rows = [self._rows[chunk.id] for chunk in chunks]
         drafts = self._drafts(rows, chunks)
         counts = [chunk.count + len(draft.tokens) for chunk, draft in zip(chunks, drafts, strict=True)]
-        drawings: list[_Drawing] = []
+        drawings: list[Drawing] = []
         wanted: list[int] = []
         for row, chunk, draft, end in zip(rows, chunks, drafts, accumulate(counts), strict=True):
             if chunk.draws:
-                drawings.append(_Drawing(row, draft))
+                drawings.append(Drawing(row, draft))
                 wanted.extend(range(end - 1 - len(draft.tokens), end))
-        logits = self._model.forward([row.state for row in rows], counts, self._input_ids(rows, chunks, drafts), wanted)
+        ids = input_ids(rows, chunks, drafts, self._under_way[-1] if self._under_way else None)
+        logits = self._model.forward([row.state for row in rows], counts, ids, wanted)
         draws = self._draw(drawings, logits)
         # A piece that draws nothing is pulled in by its caches; the others are pulled in by their tokens.
         quiet = [row for row, chunk in zip(rows, chunks, strict=True) if not chunk.draws]
@@ -217,7 +153,7 @@ class MlxBatch:
         computed += [array for row in rows for saved in row.state.checkpoints for array in saved.arrays.values()]
         mx.async_eval(draws.arrays(), computed)  # type: ignore[no-untyped-call]
         decodes_only = all(chunk.decodes for chunk in chunks)
-        self._under_way.append(_Launch(drawings, draws, computed, decodes_only))
+        self._under_way.append(Launch(drawings, draws, computed, decodes_only))
 
     def preempt(self, row_id: str) -> int:
         assert not self._under_way, "a step is under way"
@@ -292,7 +228,7 @@ class MlxBatch:
         lengths = ((row.state.length + counts.get(row_id, 0), row.shared) for row_id, row in rows)
         return saved + self._memory.kv.taken((length + MAX_DRAFT, shared) for length, shared in lengths)
 
-    def _drafts(self, rows: Sequence[_Row], chunks: Sequence[Chunk]) -> list[Draft]:
+    def _drafts(self, rows: Sequence[BatchRow], chunks: Sequence[Chunk]) -> list[Draft]:
         """A draft for each chunk, mostly empty; only rows whose tokens are all known can have one."""
         if self._under_way or not self._drafting.wants_to_draft:
             return [NO_DRAFT for _ in rows]
@@ -301,25 +237,7 @@ class MlxBatch:
         drafts = self._drafting.drafts(limits)
         return [_allowed(row.matcher, drafts.get(row.spec.id, NO_DRAFT)) for row in rows]
 
-    def _input_ids(self, rows: Sequence[_Row], chunks: Sequence[Chunk], drafts: Sequence[Draft]) -> mx.array:
-        """The chunks' tokens and drafts one after the other, flat. Those of the step under way are taken lazily."""
-        newest = self._under_way[-1] if self._under_way else None
-        if newest is not None and list(rows) == [drawing.row for drawing in newest.drawings]:
-            return newest.draws.tokens
-        lazy = {drawing.row: i for i, drawing in enumerate(newest.drawings)} if newest is not None else {}
-        parts: list[mx.array] = []
-        known: list[int] = []
-        for row, chunk, draft in zip(rows, chunks, drafts, strict=True):
-            if row in lazy and newest is not None:
-                parts.extend(_flushed(known))
-                parts.append(newest.draws.tokens[lazy[row]][None])
-            else:
-                known.extend(row.tokens[chunk.start : chunk.start + chunk.count])
-            known.extend(draft.tokens)
-        parts.extend(_flushed(known))
-        return mx.concatenate(parts)
-
-    def _draw(self, drawings: list[_Drawing], logits: mx.array) -> Draws:
+    def _draw(self, drawings: list[Drawing], logits: mx.array) -> Draws:
         """One token after the known end and after each draft token of every drawing."""
         if not drawings:
             return Draws(mx.array([], dtype=mx.uint32))
@@ -330,16 +248,16 @@ class MlxBatch:
             drawing.row.draws_under_way += 1
         return self._samplers.get(samplings)(logits, positions, context)
 
-    def _context(self, drawings: list[_Drawing], logits: mx.array) -> Context:
+    def _context(self, drawings: list[Drawing], logits: mx.array) -> Context:
         masks = None
         if any(drawing.row.matcher is not None for drawing in drawings):
             future = self._masks.submit([(drawing.row.matcher, drawing.draft.tokens) for drawing in drawings])
             # The masks are made while the device computes the logits.
             mx.async_eval(logits)  # type: ignore[no-untyped-call]
             masks = future.result()
-        return Context([history for drawing in drawings for history in _histories(drawing)], masks)
+        return Context([history for drawing in drawings for history in drawing.histories()], masks)
 
-    def _read(self, launch: _Launch) -> Iterator[Sampled]:
+    def _read(self, launch: Launch) -> Iterator[Sampled]:
         samplings = [drawing.row.spec.sampling for drawing in launch.drawings for _ in range(drawing.positions)]
         drawn = iter(launch.draws.read(samplings))
         verdicts = []
@@ -348,7 +266,7 @@ class MlxBatch:
             drawing.row.draws_under_way -= 1
             if not drawing.row.removed:
                 accepted = common_prefix(drawing.draft.tokens, [token for token, _ in of_row])
-                verdicts.append(_verdict(drawing, accepted))
+                verdicts.append(drawing.verdict(accepted))
                 kept = of_row[: 1 + accepted]
                 yield self._advance(drawing, kept)
         if launch.decodes_only:
@@ -356,7 +274,7 @@ class MlxBatch:
         else:
             self._drafting.skip()
 
-    def _advance(self, drawing: _Drawing, kept: list[tuple[int, TokenLogprob | None]]) -> Sampled:
+    def _advance(self, drawing: Drawing, kept: list[tuple[int, TokenLogprob | None]]) -> Sampled:
         """Bring a row to its newest tokens."""
         row = drawing.row
         tokens = [token for token, _ in kept]
@@ -378,30 +296,11 @@ class MlxBatch:
         return Sampled(row.spec.id, tokens, logprobs or None, len(draft.tokens), draft.method, failure)
 
 
-def _verdict(drawing: _Drawing, accepted: int) -> Verdict:
-    return Verdict(drawing.row.spec.id, len(drawing.draft.tokens), accepted, drawing.draft.method)
-
-
 def _allowed(matcher: Matcher | None, draft: Draft) -> Draft:
     """As much of a draft, from its start, as the row's grammar allows."""
     if matcher is None or not draft.tokens:
         return draft
     return Draft(draft.tokens[: matcher.allowed(draft.tokens)], draft.method)
-
-
-def _histories(drawing: _Drawing) -> Iterator[History | None]:
-    history = drawing.row.history
-    for i in range(drawing.positions):
-        yield history if history is None or i == 0 else history.after(drawing.draft.tokens[:i])
-
-
-def _flushed(known: list[int]) -> list[mx.array]:
-    """The ids collected so far as at most one array; `known` is empty afterwards."""
-    if not known:
-        return []
-    array = mx.array(known, dtype=mx.uint32)
-    known.clear()
-    return [array]
 
 
 def _arrays_of(caches: list[Any]) -> list[mx.array]:
