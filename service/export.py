@@ -64,7 +64,8 @@ class Export:
         self._thread.join(CLOSE_DEADLINE_S)
 
     def _run(self) -> None:
-        sender: Sender | None = None
+        # At once, while there is nothing to send: the imports would slow the requests that come meanwhile.
+        sender = self._connected()
         while batch := self._next():
             why = "the collector did not take them"
             try:
@@ -76,6 +77,13 @@ class Export:
             if not taken:
                 self._drop(batch)
             self._tell(failing=not taken, why=why)
+
+    def _connected(self) -> Sender | None:
+        try:
+            return self._connect()
+        except Exception as error:
+            self._tell(failing=True, why=f"{type(error).__name__}: {error}")
+            return None
 
     def _next(self) -> list[Trace]:
         """What waits, up to a batch; nothing once it is closed."""

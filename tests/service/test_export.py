@@ -115,6 +115,7 @@ def test_a_sender_that_cannot_be_made_is_tried_again() -> None:
         raise ValueError("no such protocol")
 
     of_it = Export(connect)
+    tries.get(timeout=10)
     for _ in range(2):
         of_it.offer(trace())
         tries.get(timeout=10)
