@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import time
@@ -140,7 +141,7 @@ def _stay() -> None:
     from .table import live_view
 
     paths = Paths.from_environment()
-    with Live(console=Console(), auto_refresh=False, screen=True) as live:
+    with contextlib.suppress(KeyboardInterrupt), Live(console=Console(), auto_refresh=False, screen=True) as live:
         while True:
             try:
                 client = WatchdogClient(paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -20,11 +21,12 @@ def record(
     for_s: Annotated[float | None, typer.Option("--for", help="Seconds; default: until Ctrl-C.")] = None,
 ) -> None:
     """Write down the samples of the running tree."""
-    if out is None:
-        _record(sys.stdout.buffer, for_s)
-        return
-    with out.open("ab") as file:
-        _record(file, for_s)
+    with contextlib.suppress(KeyboardInterrupt):
+        if out is None:
+            _record(sys.stdout.buffer, for_s)
+            return
+        with out.open("ab") as file:
+            _record(file, for_s)
 
 
 def _record(file: BinaryIO, for_s: float | None) -> None:

@@ -26,7 +26,7 @@ from stoker.watchdog.panel import Panel
 from stoker.watchdog.samples import Sample, encode
 from stoker.watchdog.watching import Records
 from tests.e2e.chatting import ask, chat_body
-from tests.e2e.running import RunningTree
+from tests.e2e.running import SIMULATED, RunningTree
 
 MB = 1e6
 SETTLE_S = 5.0
@@ -46,7 +46,8 @@ def main() -> None:
 
 
 async def _serving(home: Path, seconds: float) -> Sample:
-    tree = RunningTree(home / "home")
+    # Heartbeats as often as they are by default, not as often as tests like them.
+    tree = RunningTree(home / "home", SIMULATED.replace("heartbeat_s = 0.05\n", ""))
     await asyncio.to_thread(tree.start)
     try:
         watchdog = psutil.Process(tree.process.pid)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from stoker.watchdog.journal.records import IncidentTold
 from tests.e2e.chatting import chat_body
@@ -86,6 +87,7 @@ def actions(tree: RunningTree, kind: str) -> list[str]:
     return [action.kind for told in incidents(tree, kind) for action in told.actions if action.outcome is not None]
 
 
+@pytest.mark.timeout(180)
 async def test_a_leak_is_found_explained_and_ended_by_a_planned_restart_without_a_failed_request(
     serve_tree: ServeTree, tiny_model: Path
 ) -> None:
@@ -107,6 +109,7 @@ async def test_a_leak_is_found_explained_and_ended_by_a_planned_restart_without_
     assert memory.memory.active < 100_000_000
 
 
+@pytest.mark.timeout(120)
 async def test_a_pool_that_fragments_is_given_back_and_nothing_is_restarted(
     serve_tree: ServeTree, tiny_model: Path
 ) -> None:

@@ -297,7 +297,7 @@ async def test_a_killed_process_loses_no_more_than_the_last_moments(file: Path) 
             [sys.executable, "-c", WRITER, url_of(file)], stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
-            told = [float(process.stdout.readline()) for _ in range(400)]
+            told = [float(process.stdout.readline()) for _ in range(800)]
             os.kill(process.pid, signal.SIGKILL)
             return told
 
@@ -305,6 +305,6 @@ async def test_a_killed_process_loses_no_more_than_the_last_moments(file: Path) 
     store = await Store.opened(url_of(file))
     kept = [sample.at for sample in await store.all(SampleRecord)]
     await store.close()
-    # What is a second old is written; another is for a machine that has other things to do.
-    assert kept[-1] > told[-1] - 2.5
+    # What is a second old is written; three more are for a machine that has other things to do.
+    assert kept[-1] > told[-1] - 4
     assert len(kept) >= sum(at <= kept[-1] for at in told)
