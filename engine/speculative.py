@@ -17,6 +17,17 @@ MAX_DRAFT = 16
 """Longest draft; longer ones gain nothing that the measured cost of a token leaves over."""
 
 
+SHORTEST = 2
+"""A lookup goes by at least so many tokens."""
+
+ANCHOR = 4
+"""Tokens that places must have in common before they are compared."""
+
+LONGEST = 64
+MAX_PLACES = 64
+"""How far back places are compared, and how many of them: what a lookup may cost, about 0.2 ms at worst."""
+
+
 class Proposer(Protocol):
     """Guesses how one row goes on. It only hears of tokens that are final."""
 
@@ -48,34 +59,59 @@ class BatchProposer(Protocol):
 
 
 class PromptLookup:
-    """What followed the last time the row ended as it ends now (n-gram lookup; Saxena 2023, "prompt lookup decoding").
+    """What followed where the row stood before as it stands now (n-gram lookup; Saxena 2023, "prompt lookup decoding").
 
-    The longest of the endings of `max_ngram` down to `min_ngram` tokens that stood there before decides, its latest
-    occurrence counts. A copy that reaches the end of the sequence goes on with itself, so that a text in which one
-    phrase repeats is drafted to the limit. Each token costs a dictionary entry for each length, about 0.4 kB in all.
+    Of the places that end alike, the one that is alike for longest, looking backwards, decides; among equals the
+    latest. Code says the same few tokens in many places, and only a long look back tells which one is copied. A copy
+    that reaches the end of the sequence goes on with itself, so that a text in which one phrase repeats is drafted to
+    the limit. Each token costs three dictionary entries and a number, about 0.4 kB in all.
     """
 
-    def __init__(self, max_ngram: int = 4, min_ngram: int = 2) -> None:
-        self._lengths = range(max_ngram, min_ngram - 1, -1)
+    def __init__(self) -> None:
         self._tokens: list[int] = []
         self._next: dict[tuple[int, ...], int] = {}
         """Where the token after an n-gram stands. The sequence's own ending is not in here: nothing follows it yet."""
+        self._earlier: list[int] = []
+        """For each token, where one stands that follows the same `ANCHOR` tokens, the latest before it; 0 for none."""
 
     def extend(self, tokens: Iterable[int]) -> None:
         for token in tokens:
             end = len(self._tokens)
-            for length in self._lengths:
-                if length <= end:
-                    self._next[tuple(self._tokens[end - length :])] = end
+            self._earlier.append(self._next.get(self._ending(ANCHOR), 0))
+            for length in range(SHORTEST, min(ANCHOR, end) + 1):
+                self._next[self._ending(length)] = end
             self._tokens.append(token)
 
     def propose(self, limit: int) -> list[int]:
         end = len(self._tokens)
-        for length in self._lengths:
-            start = self._next.get(tuple(self._tokens[end - length :])) if length <= end else None
+        for length in range(min(ANCHOR, end), SHORTEST - 1, -1):
+            start = self._next.get(self._ending(length))
             if start is not None:
-                return [self._tokens[start + i % (end - start)] for i in range(limit)]
+                source = self._most_alike(start) if length == ANCHOR else start
+                return [self._tokens[source + i % (end - source)] for i in range(limit)]
         return []
+
+    def _ending(self, length: int) -> tuple[int, ...]:
+        return tuple(self._tokens[-length:])
+
+    def _most_alike(self, latest: int) -> int:
+        """Of the places that follow the last `ANCHOR` tokens, the one that they share most with."""
+        best, longest, place = latest, 0, latest
+        for _ in range(MAX_PLACES):
+            length = self._alike(place)
+            if length > longest:
+                best, longest = place, length
+            place = self._earlier[place]
+            if longest == LONGEST or not place:
+                break
+        return best
+
+    def _alike(self, place: int) -> int:
+        """How many tokens before `place` are those at the end, `LONGEST` at most."""
+        end, length = len(self._tokens), ANCHOR
+        while length < min(place, LONGEST) and self._tokens[place - 1 - length] == self._tokens[end - 1 - length]:
+            length += 1
+        return length
 
 
 @dataclass(frozen=True, slots=True)

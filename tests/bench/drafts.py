@@ -45,6 +45,11 @@ _CODE = '''class {0}:
         self.history.append(("take", amount))
         return self.{3}
 
+    def move(self, other, amount):
+        self.take(amount)
+        other.add(amount)
+        print("Moved", amount, "from", self.{2}, "to", other.{2})
+
     def describe(self):
         print("Here is the {3} of", self.{2})
         for kind, amount in self.history:
@@ -61,6 +66,8 @@ _NAMES = [
     ("Cellar", "Drink", "cook", "bottles"),
 ]
 _TOPICS = ["the sea", "bread", "railways", "honey bees", "glass", "the moon", "tea", "maps"]
+_REPEATED_TOKENS = 195
+"""What each of the codes, 220 tokens and more, has left after the lines with which the answer begins."""
 _LEAD_LINES = 4
 _END_OF_TURN = [2]
 """`<|im_end|>` of the demo model, whose prompts these are."""
@@ -72,8 +79,8 @@ async def _repeated_code(model: Path) -> Figures:
     wholes = [_ids(tokenizer, _asked(code) + code) for code in codes]
     prompts = [_ids(tokenizer, _asked(code) + _lead(code)) for code in codes]
     async with _engines(model) as (on, off):
-        figures = await _gains("repeated code", on, off, prompts, 200)
-        said = [await on.said(prompt, 200, _END_OF_TURN) for prompt in prompts]
+        figures = await _gains("repeated code", on, off, prompts, _REPEATED_TOKENS)
+        said = [await on.said(prompt, _REPEATED_TOKENS, _END_OF_TURN) for prompt in prompts]
     right = [
         common_prefix(whole[len(prompt) :], tokens) / (len(whole) - len(prompt))
         for whole, prompt, tokens in zip(wholes, prompts, said, strict=True)
