@@ -7,9 +7,10 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 3. `client`     the other end of the socket, for the service and the watchdog;
 4. `scheduler`  which tokens of which rows the next step computes (pure), `pace` how many of a prompt beside streams,
    `kv_cost` what their KV takes (no MLX);
-5. `batch`      the contract of whatever turns rows into tokens, and `mlx_batch`, which does it on MLX
-   with `batch_rows`: `ragged` runs rows of different lengths in one pass (`row_layers` hands it their caches), `ragged_attention` each
-   over its own and its shared KV, `row_state` is what a model remembers of a row, `kv_arrays` its KV, quantized or not.
+5. `batch`      the contract of whatever turns rows into tokens, and `mlx_batch`, which does it on MLX with
+   `batch_rows`: `ragged` runs rows of different lengths in one pass (`row_layers` hands it their caches),
+   `ragged_attention` each over its own and its shared KV, `row_state` is what a model remembers of a row, `kv_arrays`
+   its KV, quantized or not.
    `prefix_cache` lets rows begin with what is known, `prefix_tiers` finds it in RAM or on disk, as `prefix_blocks` of
    KV and, for models with windows or recurrent state, a checkpoint (`checkpoint_store`); `blocks` says which KV is kept
    for which tokens, `checkpoints` where state is saved, `misses` why not more is known, and `kv_disk` keeps it in files
@@ -28,7 +29,7 @@ Beside them, for the processes that start an engine: `models` (fetch, check, lis
 and `demo_model` do the fetching, `conversion` and `quantize` the converting, `model_files` reads headers, `progress`
 tells a person, `architectures` knows what mlx-lm runs) and `blas` (OpenBLAS on Linux).
 
-Importing this package, `protocol`, `wire`, `client`, `scheduler`, `kv_cost`, `host_memory`, `models`, `model_files`, `pull`, `conversion`, `progress`,
-`speculative`, `drafting`, `draft_controller`, `draft_costs`, `grammar`, `pace`, `blocks`, `checkpoints`, `misses`,
-`kv_disk` or `blas` never imports MLX.
+Importing this package, `protocol`, `wire`, `client`, `scheduler`, `kv_cost`, `host_memory`, `models`, `model_files`,
+`pull`, `conversion`, `progress`, `speculative`, `drafting`, `draft_controller`, `draft_costs`, `grammar`, `pace`,
+`blocks`, `checkpoints`, `misses`, `kv_disk` or `blas` never imports MLX.
 """
