@@ -135,6 +135,7 @@ class EngineRole:
     def engine_ready(self, ready: Ready) -> None:
         if ready.epoch == self.epoch:
             self.ready_since = time.monotonic()
+            self._stall.became_ready(self.ready_since)
             self._ready.set()
 
     def engine_draining(self) -> None:

@@ -68,6 +68,7 @@ class StallDetector:
         self._first_steps_factor = 1.0 if warm else UNMEASURED_FACTOR
         self._pace = Pace()
         self._beat: Heartbeat | None = None
+        self._ready = False
         self._looked_at: float | None = None
         self._silent_s = 0.0
         self._stuck_s = 0.0
@@ -80,6 +81,12 @@ class StallDetector:
     def step_bound_s(self, now: float) -> float | None:
         """How long the running step may take; None before the first heartbeat."""
         return None if self._beat is None else self._step_bound_s(self._beat, now)
+
+    def became_ready(self, now: float) -> None:
+        """It has said so itself: what it imports and loads is behind it, and excuses no silence any more."""
+        self._let_pass(now)
+        self._silent_s = 0.0
+        self._ready = True
 
     def heard(self, beat: Heartbeat, now: float) -> None:
         self._let_pass(now)
@@ -106,7 +113,7 @@ class StallDetector:
         return None
 
     def _silence_bound_s(self) -> float:
-        if self._beat is not None and self._beat.phase is Phase.READY:
+        if self._ready or (self._beat is not None and self._beat.phase is Phase.READY):
             return self._silence_after_s
         patient_s = UNMEASURED_FACTOR * self._silence_after_s
         return patient_s if self._beat is not None else max(patient_s, FIRST_HEARTBEAT_S)

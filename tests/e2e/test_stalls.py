@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 
@@ -66,7 +67,8 @@ async def test_a_frozen_idle_engine_is_replaced_before_a_client_needs_it(serve_t
     tree = serve_tree(STALLS_EARLY)
     stop(tree.engine().pid)
     reason = reason_of(await until_replaced(tree))
-    assert reason.startswith("stalled: no heartbeat for 1.")
+    # Frozen as soon as it was ready, it may not have said anything since.
+    assert re.match(r"stalled: no (first )?heartbeat for 1\.", reason)
     assert reason.endswith("killed by SIGKILL")
 
 

@@ -153,6 +153,15 @@ def test_a_process_that_never_says_a_word_is_replaced(stall_after_s: float, boun
     assert engine.run(2) == f"stalled: no first heartbeat for {bound_s + 0.25:.1f} s (bound {bound_s:.1f} s)"
 
 
+def test_an_engine_that_is_frozen_as_soon_as_it_is_ready_has_no_more_time_than_others() -> None:
+    engine = Engine()
+    engine.beats = False
+    assert engine.run(5) is None
+    engine.detector.became_ready(engine.now)
+    assert engine.run(STALL_AFTER_S - 1) is None
+    assert (engine.run(2) or "").startswith("stalled: no first heartbeat for 10")
+
+
 def test_the_first_steps_get_no_more_time_where_an_engine_before_has_done_its_own() -> None:
     assert warm().detector.measured
     engine = Engine(warm=True)
