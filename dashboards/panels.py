@@ -142,21 +142,34 @@ def over_range(metric: str, by: str = "", where: str = "") -> str:
     return f"sum{_by(by)} (increase({metric}{where}[$__range]))"
 
 
-def quantiles(histogram: str) -> tuple[Query, ...]:
-    """The usual quantiles of a latency, with exemplars that lead to traces."""
-    return tuple(
-        Query(f"histogram_quantile({share}, {rate(f'{histogram}_bucket', 'le')})", f"p{share * 100:g}", exemplars=True)
-        for share in QUANTILES
-    )
+def quantile(share: float, histogram: str) -> str:
+    """Below which value this share of observations is."""
+    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', 'le')})"
+
+
+def figure(
+    title: str,
+    bad: str,
+    query: Query,
+    *,
+    unit: str = "none",
+    steps: tuple[tuple[float | None, str], ...] = ((None, GREEN),),
+    width: int,
+    height: int = 5,
+    least: float | None = 0,
+    most: float | None = None,
+) -> Panel:
+    """One number now, or one a series, in the colour of its step."""
+    return Panel(title, bad, unit, (query,), Kind.STAT, steps, width, height, least=least, most=most)
 
 
 def latency(
     title: str, bad: str, histogram: str, look_at_s: float, alarm_s: float, *, absent: Absent | None = None
 ) -> Panel:
-    """A latency's quantiles over time."""
-    queries = quantiles(histogram)
-    if absent is not None:
-        queries = tuple(Query(each.expr, each.legend, exemplars=True, absent=absent) for each in queries)
+    """A latency's usual quantiles over time, with exemplars that lead to traces."""
+    queries = tuple(
+        Query(quantile(share, histogram), f"p{share * 100:g}", exemplars=True, absent=absent) for share in QUANTILES
+    )
     return Panel(title, bad, "s", queries, steps=((None, GREEN), (look_at_s, YELLOW), (alarm_s, RED)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..panels import BLUE, GREEN, RED, YELLOW, Absent, Board, Kind, Panel, Query, Row, over_range, rate
+from ..panels import BLUE, GREEN, RED, YELLOW, Absent, Board, Panel, Query, Row, figure, over_range, rate
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -53,14 +53,14 @@ MEMORY = Board(
                     width=8,
                     least=None,
                 ),
-                Panel(
+                figure(
                     "Memory lasts for",
                     "Until memory runs out at that rate. Below a day a planned restart comes before the night.",
-                    "s",
-                    (Query("min(stoker_memory_exhaustion_seconds)", instant=True, absent=Absent.LEAK),),
-                    kind=Kind.STAT,
+                    Query("min(stoker_memory_exhaustion_seconds)", instant=True, absent=Absent.LEAK),
+                    unit="s",
                     steps=((None, RED), (DAY, YELLOW), (3 * DAY, GREEN)),
                     width=8,
+                    height=8,
                 ),
                 Panel(
                     "Fragmentation",
@@ -164,18 +164,14 @@ MEMORY = Board(
                     most=1,
                     steps=((None, RED), (0.3, YELLOW), (0.6, GREEN)),
                 ),
-                Panel(
+                figure(
                     "Drafts in this range",
                     "How much speculation did at all.",
-                    "none",
-                    (
-                        Query(
-                            over_range("stoker_speculative_tokens_total", "outcome"),
-                            "{{outcome}}",
-                            absent=Absent.DRAFTS,
-                        ),
+                    Query(
+                        over_range("stoker_speculative_tokens_total", "outcome"),
+                        "{{outcome}}",
+                        absent=Absent.DRAFTS,
                     ),
-                    kind=Kind.STAT,
                     steps=((None, BLUE),),
                     width=24,
                     height=4,

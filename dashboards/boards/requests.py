@@ -9,11 +9,11 @@ from ..panels import (
     YELLOW,
     Absent,
     Board,
-    Kind,
     Panel,
     Query,
     Row,
     Variable,
+    figure,
     heatmap,
     latency,
     over_range,
@@ -127,23 +127,21 @@ REQUESTS = Board(
         Row(
             "What did not go well",
             (
-                Panel(
+                figure(
                     "Turned away",
                     "Requests refused at the door, by why. Lasting refusals want another machine or a smaller model.",
-                    "none",
-                    (Query(over_range("stoker_requests_shed_total", "reason"), "{{reason}}", absent=Absent.SHED),),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_requests_shed_total", "reason"), "{{reason}}", absent=Absent.SHED),
                     steps=((None, YELLOW),),
                     width=8,
+                    height=8,
                 ),
-                Panel(
+                figure(
                     "Left by their clients",
                     "Clients that gave up. Many of them with a long time to first token belong together.",
-                    "none",
-                    (Query(over_range("stoker_requests_cancelled_total"), "cancelled", instant=True),),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_requests_cancelled_total"), "cancelled", instant=True),
                     steps=((None, BLUE),),
                     width=8,
+                    height=8,
                 ),
                 latency(
                     "Pause of resumed requests",
@@ -153,14 +151,13 @@ REQUESTS = Board(
                     60,
                     absent=Absent.RESUMES,
                 ),
-                Panel(
+                figure(
                     "Spans that were dropped",
                     "Traces that the collector never got. Serving does not suffer from it.",
-                    "none",
-                    (Query(over_range("stoker_spans_dropped_total"), "spans", instant=True),),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_spans_dropped_total"), "spans", instant=True),
                     steps=((None, GREEN), (1, RED)),
                     width=8,
+                    height=8,
                 ),
             ),
         ),

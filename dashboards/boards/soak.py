@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..panels import GREEN, RED, YELLOW, Board, Kind, Panel, Query, Row, over_range, rate
+from ..panels import GREEN, RED, YELLOW, Board, Panel, Query, Row, figure, over_range, quantile, rate
 
 SOAK = Board(
     uid="stoker-soak",
@@ -13,43 +13,32 @@ SOAK = Board(
         Row(
             "The run",
             (
-                Panel(
+                figure(
                     "Requests",
                     "How many were answered in this range.",
-                    "none",
-                    (Query(over_range("stoker_requests_total"), instant=True),),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_requests_total"), instant=True),
                     width=6,
-                    height=5,
                 ),
-                Panel(
+                figure(
                     "Output tokens",
                     "How many were written in this range.",
-                    "short",
-                    (Query(over_range("stoker_generated_tokens_total"), instant=True),),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_generated_tokens_total"), instant=True),
+                    unit="short",
                     width=6,
-                    height=5,
                 ),
-                Panel(
+                figure(
                     "Failed",
                     "Answers with 5xx in this range. A soak run passes with none.",
-                    "none",
-                    (Query('sum(increase(stoker_requests_total{code=~"5.."}[$__range])) or vector(0)', instant=True),),
-                    kind=Kind.STAT,
+                    Query('sum(increase(stoker_requests_total{code=~"5.."}[$__range])) or vector(0)', instant=True),
                     steps=((None, GREEN), (0.5, RED)),
                     width=6,
-                    height=5,
                 ),
-                Panel(
+                figure(
                     "Engine deaths",
                     "Deaths in this range; planned ones of a chaos plan count too.",
-                    "none",
-                    (Query(over_range("stoker_engine_restarts_total"), instant=True),),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_engine_restarts_total"), instant=True),
                     steps=((None, GREEN), (1, YELLOW)),
                     width=6,
-                    height=5,
                 ),
             ),
         ),
@@ -62,7 +51,7 @@ SOAK = Board(
                     "s",
                     (
                         Query(
-                            f"histogram_quantile(0.95, {rate('stoker_time_to_first_token_seconds_bucket', 'le')})",
+                            quantile(0.95, "stoker_time_to_first_token_seconds"),
                             "p95",
                         ),
                     ),
@@ -74,7 +63,7 @@ SOAK = Board(
                     "s",
                     (
                         Query(
-                            f"histogram_quantile(0.95, {rate('stoker_time_per_output_token_seconds_bucket', 'le')})",
+                            quantile(0.95, "stoker_time_per_output_token_seconds"),
                             "p95",
                         ),
                     ),

@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from ...service.metrics import AVAILABILITY_OBJECTIVE
-from ..panels import BLUE, GREEN, GREY, RED, YELLOW, Absent, Board, Kind, Panel, Query, Row, over_range, rate
+from ..panels import (
+    BLUE,
+    GREEN,
+    GREY,
+    RED,
+    YELLOW,
+    Absent,
+    Board,
+    Kind,
+    Panel,
+    Query,
+    Row,
+    figure,
+    over_range,
+    quantile,
+    rate,
+)
 
 # Ready means that a canary would be answered. While the watchdog itself is away, its gauges are stale and only
 # Prometheus' own `up` says so.
@@ -49,69 +65,54 @@ UPTIME = Board(
         Row(
             "Was it there?",
             (
-                Panel(
+                figure(
                     "Uptime",
                     "Share of the time in which a canary would have been answered. Below 99.5 % nights were spoilt.",
-                    "percentunit",
-                    (Query(f"avg_over_time({ANSWERS}[$__range:5s])", instant=True),),
-                    kind=Kind.STAT,
+                    Query(f"avg_over_time({ANSWERS}[$__range:5s])", instant=True),
+                    unit="percentunit",
                     steps=((None, RED), (0.99, YELLOW), (0.995, GREEN)),
                     width=4,
-                    height=5,
                     most=1,
                 ),
-                Panel(
+                figure(
                     "Success ratio",
                     "Answers that were not the server's failure; those that were turned away with 5xx are.",
-                    "percentunit",
-                    (Query(f"1 - {FAILURE_SHARE}", instant=True),),
-                    kind=Kind.STAT,
+                    Query(f"1 - {FAILURE_SHARE}", instant=True),
+                    unit="percentunit",
                     steps=((None, RED), (0.99, YELLOW), (0.995, GREEN)),
                     width=4,
-                    height=5,
                     most=1,
                 ),
-                Panel(
+                figure(
                     "Error budget left",
                     f"What is left of the {BUDGET} of requests that may fail. Below 0 the objective is missed.",
-                    "percentunit",
-                    (Query(f"1 - {FAILURE_SHARE} / {BUDGET}", instant=True),),
-                    kind=Kind.STAT,
+                    Query(f"1 - {FAILURE_SHARE} / {BUDGET}", instant=True),
+                    unit="percentunit",
                     steps=((None, RED), (0, YELLOW), (0.25, GREEN)),
                     width=4,
-                    height=5,
                     least=None,
                     most=1,
                 ),
-                Panel(
+                figure(
                     "Engine deaths",
                     "Restarts of engines in this range. More than one a day wants a look at their reasons.",
-                    "none",
-                    (Query(over_range("stoker_engine_restarts_total"), instant=True),),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_engine_restarts_total"), instant=True),
                     steps=((None, GREEN), (1, YELLOW), (10, RED)),
                     width=4,
-                    height=5,
                 ),
-                Panel(
+                figure(
                     "Open incidents",
                     "What is wrong right now; `stoker incidents` explains each.",
-                    "none",
-                    (Query("sum(stoker_incident_open) or vector(0)", instant=True),),
-                    kind=Kind.STAT,
+                    Query("sum(stoker_incident_open) or vector(0)", instant=True),
                     steps=((None, GREEN), (1, RED)),
                     width=4,
-                    height=5,
                 ),
-                Panel(
+                figure(
                     "Shed level",
                     "Load turned away right now: 1 long and batch prompts, 2 unfair shares too, 3 everything new.",
-                    "none",
-                    (Query("max(stoker_shed_level)", instant=True),),
-                    kind=Kind.STAT,
+                    Query("max(stoker_shed_level)", instant=True),
                     steps=((None, GREEN), (1, YELLOW), (3, RED)),
                     width=4,
-                    height=5,
                 ),
                 Panel(
                     "States",
@@ -131,46 +132,33 @@ UPTIME = Board(
         Row(
             "What interrupted it?",
             (
-                Panel(
+                figure(
                     "Restarts by reason",
                     "`killed` without anybody's doing is the kernel's, for memory; `stalled` is a hang.",
-                    "none",
-                    (
-                        Query(
-                            over_range("stoker_engine_restarts_total", "reason") + " > 0",
-                            "{{reason}}",
-                            absent=Absent.RESUMES,
-                        ),
+                    Query(
+                        over_range("stoker_engine_restarts_total", "reason") + " > 0",
+                        "{{reason}}",
+                        absent=Absent.RESUMES,
                     ),
-                    kind=Kind.STAT,
                     steps=((None, YELLOW),),
                     width=8,
+                    height=8,
                 ),
-                Panel(
+                figure(
                     "Incidents by kind",
                     "What was detected in this range. A kind that returns every day is not cured by what is done.",
-                    "none",
-                    (
-                        Query(
-                            over_range("stoker_incidents_total", "kind") + " > 0", "{{kind}}", absent=Absent.INCIDENTS
-                        ),
-                    ),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_incidents_total", "kind") + " > 0", "{{kind}}", absent=Absent.INCIDENTS),
                     steps=((None, YELLOW),),
                     width=8,
+                    height=8,
                 ),
-                Panel(
+                figure(
                     "Resumed requests",
                     "Requests whose engine died, by what came of them. Anything but `resumed` was noticed by a client.",
-                    "none",
-                    (
-                        Query(
-                            over_range("stoker_request_resumes_total", "outcome"), "{{outcome}}", absent=Absent.RESUMES
-                        ),
-                    ),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_request_resumes_total", "outcome"), "{{outcome}}", absent=Absent.RESUMES),
                     steps=((None, BLUE),),
                     width=8,
+                    height=8,
                 ),
                 Panel(
                     "Error budget burn",
@@ -200,18 +188,13 @@ UPTIME = Board(
         Row(
             "Would it have answered?",
             (
-                Panel(
+                figure(
                     "Canary",
                     "Small requests through the whole stack, by the watchdog. Any outcome but ok is an incident.",
-                    "none",
-                    (
-                        Query(
-                            over_range("stoker_canary_requests_total", "outcome"), "{{outcome}}", absent=Absent.CANARY
-                        ),
-                    ),
-                    kind=Kind.STAT,
+                    Query(over_range("stoker_canary_requests_total", "outcome"), "{{outcome}}", absent=Absent.CANARY),
                     steps=((None, BLUE),),
                     width=8,
+                    height=8,
                 ),
                 Panel(
                     "Canary duration",
@@ -219,7 +202,7 @@ UPTIME = Board(
                     "s",
                     (
                         Query(
-                            f"histogram_quantile(0.95, {rate('stoker_canary_duration_seconds_bucket', 'le')})",
+                            quantile(0.95, "stoker_canary_duration_seconds"),
                             "p95",
                             absent=Absent.CANARY,
                         ),
