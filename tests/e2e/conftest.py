@@ -39,3 +39,13 @@ def serve_tree(tmp_path: Path) -> Iterator[ServeTree]:
 def tree(serve_tree: ServeTree) -> RunningTree:
     """A ready tree with the simulated engine."""
     return serve_tree()
+
+
+@pytest.fixture(scope="module")
+def api(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A tree with the demo model; its API's address."""
+    config = f'[engine]\nmodel = "{demo_model}"\n[server]\nport = 0\n[watchdog]\nport = 0\n'
+    tree = RunningTree(tmp_path_factory.mktemp("home"), config)
+    tree.start()
+    yield tree.api
+    assert tree.stop() == 0

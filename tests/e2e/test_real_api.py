@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
-
-from tests.e2e.running import RunningTree
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -29,16 +26,6 @@ PERSON = {
     "additionalProperties": False,
 }
 QUESTION: Any = [{"role": "user", "content": "Tell me of a person."}]
-
-
-@pytest.fixture(scope="module")
-def api(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A tree with the demo model; its API's address."""
-    config = f'[engine]\nmodel = "{demo_model}"\n[server]\nport = 0\n[watchdog]\nport = 0\n'
-    tree = RunningTree(tmp_path_factory.mktemp("home"), config)
-    tree.start()
-    yield tree.api
-    assert tree.stop() == 0
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from openai import AsyncOpenAI
 
 from stoker.watchdog.metrics_page import service_rows
-from tests.e2e.running import RunningTree, eventually, exported, scraped
+from tests.e2e.running import eventually, exported, scraped
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -25,16 +23,6 @@ QUESTIONS = [
     ("Name the planets in order. " + "They circle the sun. " * 30, 0.0),
     ("Give me three uses for a brick.", 0.9),
 ]
-
-
-@pytest.fixture(scope="module")
-def api(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A tree with the demo model; its API's address."""
-    config = f'[engine]\nmodel = "{demo_model}"\n[server]\nport = 0\n[watchdog]\nport = 0\n'
-    tree = RunningTree(tmp_path_factory.mktemp("home"), config)
-    tree.start()
-    yield tree.api
-    assert tree.stop() == 0
 
 
 async def answer(api: str, question: str, temperature: float, seed: int = 0) -> str:
