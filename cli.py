@@ -20,8 +20,8 @@ import typer
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
 from .dashboards import commands as dashboards_commands
-from .watchdog import connect_commands, engine_commands, install_commands, journal_commands, watch_commands
-from .watchdog.doctor import commands as doctor_commands
+from .watchdog.commands import connect, doctor, engine, install, status, watch
+from .watchdog.commands.options import AsJson, ConfigFile, print_json
 
 if TYPE_CHECKING:
     from .engine.models import ModelInfo
@@ -36,16 +36,11 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 models_app = typer.Typer(help="Fetch, convert, list and remove models.", no_args_is_help=True)
-app.add_typer(engine_commands.app, name="engine")
+app.add_typer(engine.app, name="engine")
 app.add_typer(config_app, name="config")
 app.add_typer(models_app, name="models")
-app.add_typer(watch_commands.app, name="watch")
+app.add_typer(watch.app, name="watch")
 app.add_typer(dashboards_commands.app, name="dashboards")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="Configuration file; default: stoker.toml under $STOKER_HOME.")
-]
 
 
 def main() -> None:
@@ -123,12 +118,12 @@ def _greet(serving: Serving, model: str) -> None:
         )
 
 
-app.command("doctor")(doctor_commands.doctor)
-app.command("connect")(connect_commands.connect)
-app.command("incidents")(journal_commands.incidents)
-app.command("status")(journal_commands.status)
-app.command("install")(install_commands.install)
-app.command("uninstall")(install_commands.uninstall)
+app.command("doctor")(doctor.doctor)
+app.command("connect")(connect.connect)
+app.command("incidents")(status.incidents)
+app.command("status")(status.status)
+app.command("install")(install.install)
+app.command("uninstall")(install.uninstall)
 
 
 @app.command(hidden=True)
@@ -146,12 +141,12 @@ def config_check(config: ConfigFile = None, as_json: AsJson = False) -> None:
         load(config, Paths.from_environment())
     except ConfigError as error:
         if as_json:
-            _print_json({"valid": False, "error": str(error)})
+            print_json({"valid": False, "error": str(error)})
         else:
             typer.echo(f"stoker: {error}", err=True)
         raise typer.Exit(1) from error
     if as_json:
-        _print_json({"valid": True})
+        print_json({"valid": True})
     else:
         typer.echo("the configuration is valid")
 
@@ -161,7 +156,7 @@ def config_show(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Print the effective configuration, defaults included, as TOML."""
     settings = load(config, Paths.from_environment())
     if as_json:
-        _print_json(settings.model_dump(mode="json"))
+        print_json(settings.model_dump(mode="json"))
     else:
         typer.echo("\n".join(_toml(settings.model_dump(mode="json", exclude_none=True))).strip())
 
@@ -170,7 +165,7 @@ def config_show(config: ConfigFile = None, as_json: AsJson = False) -> None:
 def config_schema(as_json: AsJson = False) -> None:
     """Describe every key: its type, its default and what it is for."""
     if as_json:
-        _print_json(Config.model_json_schema())
+        print_json(Config.model_json_schema())
         return
     from rich.console import Console
     from rich.markup import escape
@@ -224,7 +219,7 @@ def models_pull(name: Annotated[str, typer.Argument(help="`demo` or a hub name."
 
     folder = models.ensure(name, Paths.from_environment().models, progress_on(Console(stderr=True)))
     if as_json:
-        _print_json(_model_row(models.check(folder)))
+        print_json(_model_row(models.check(folder)))
     else:
         typer.echo(f"{name} is at {folder}")
 
@@ -239,7 +234,7 @@ def models_list(as_json: AsJson = False) -> None:
 
     found = models.installed(Paths.from_environment().models)
     if as_json:
-        _print_json([_model_row(model) for model in found])
+        print_json([_model_row(model) for model in found])
         return
     table = Table("model", "architecture", "context", "size", "quantization", "path", box=None, pad_edge=False)
     for model in found:
@@ -276,7 +271,7 @@ def models_convert(
     progress = progress_on(Console(stderr=True))
     made = models.convert(source, Paths.from_environment().models, precision, name, progress)
     if as_json:
-        _print_json(_model_row(made))
+        print_json(_model_row(made))
     else:
         typer.echo(f"{source} as {precision} is at {made.path}; serve it with `stoker serve --model {made.name}`")
 
@@ -316,7 +311,3 @@ def _served_folders(paths: Paths) -> set[Path]:
 
 def _model_row(model: ModelInfo) -> dict[str, Any]:
     return {**dataclasses.asdict(model), "path": str(model.path)}
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 from .agents import Api, Endpoint, Settings
 from .endpoint import EndpointClient
 from .errors import EndpointSilent, SettingsNotWritten
+from .home import replace_private
 
 _PATHS = {Api.OPENAI: "/v1/chat/completions", Api.ANTHROPIC: "/v1/messages"}
 
@@ -40,11 +40,8 @@ def write(settings: Settings) -> Path:
     try:
         new = merged(path.read_text(encoding="utf-8") if path.exists() else None)
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
         # It may hold a key.
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(new)
-        draft.replace(path)
+        replace_private(path, new.encode())
     except ValueError as error:
         raise SettingsNotWritten(f"{path} was left as it is ({error}): add the lines above by hand") from error
     except OSError as error:

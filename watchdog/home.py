@@ -45,16 +45,24 @@ def private_folder(path: Path) -> None:
         raise HomeUnusable(f"cannot use {path}: {error.strerror}; mend that or set another STOKER_HOME") from error
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Replace the file in one step; only this user can read it. Raises `HomeUnusable`."""
+def replace_private(path: Path, content: bytes) -> None:
+    """Replace the file in one step; only this user can read it. A failure leaves the old one. Raises `OSError`."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content)
         draft.replace(path)
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+        raise
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """`replace_private` for a file of the home. Raises `HomeUnusable`."""
+    try:
+        replace_private(path, content)
+    except OSError as error:
         raise HomeUnusable(
             f"cannot write {path}: {error.strerror}; make room or mend its permissions, or set another STOKER_HOME"
         ) from error
@@ -91,24 +99,24 @@ def _lock(lock: int, paths: Paths, deadline: float, on_wait: Callable[[int], Non
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            holder = _holder(lock)
-        if holder is None or psutil.pid_exists(holder):
+            pid = holder(lock)
+        if pid is None or psutil.pid_exists(pid):
             raise HomeInUse(
-                f"{paths.home} is in use by another `stoker serve` (pid {holder or 'unknown'}); "
+                f"{paths.home} is in use by another `stoker serve` (pid {pid or 'unknown'}); "
                 "stop that one, or set STOKER_HOME to another folder"
             )
         if time.monotonic() > deadline:
             raise HomeInUse(
-                f"{paths.home} is still in use by children of a `stoker serve` that is gone (pid {holder}); "
+                f"{paths.home} is still in use by children of a `stoker serve` that is gone (pid {pid}); "
                 f"find them with `lsof {paths.lock}` and end them"
             )
         if not waiting:
-            on_wait(holder)
+            on_wait(pid)
             waiting = True
         time.sleep(ORPHANS_POLL_S)
 
 
-def _holder(lock: int) -> int | None:
+def holder(lock: int) -> int | None:
     """Who wrote its pid into the lock last; nobody removes it, because children may hold the lock longer."""
     text = os.pread(lock, 32, 0)
     return int(text) if text.isdigit() else None

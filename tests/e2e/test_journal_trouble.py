@@ -52,6 +52,6 @@ def _spoil(file: Path) -> None:
 
 
 def _told_without_a_tree(tree: RunningTree) -> list[IncidentTold]:
-    from stoker.watchdog.journal_commands import past_of
+    from stoker.watchdog.commands.status import past_of
 
     return past_of(tree.paths, 3600.0).incidents

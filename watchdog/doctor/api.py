@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..endpoint import DONE, EndpointClient, Streamed
 from ..errors import EndpointRefuses, EndpointSilent, WatchdogError
 from .findings import Finding, Layer, Level
+
+_finding = partial(Finding, Layer.API)
 
 PATIENCE_S = 20.0
 """A first token that takes longer makes people think that nothing happens."""
@@ -173,7 +176,3 @@ def _ask(request: Any) -> Spoken:
 
 def _failed(check: str, error: WatchdogError, remedy: str) -> Finding:
     return _finding(check, Level.FAILURE, str(error), remedy)
-
-
-def _finding(check: str, level: Level, measured: str, remedy: str | None = None) -> Finding:
-    return Finding(Layer.API, check, level, measured, remedy)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
+
+import psutil
 
 from ...engine import blas
 from .findings import Finding, Layer, Level
+from .system import said
+
+_finding = partial(Finding, Layer.BACKEND)
 
 WIRED_SHARE = 0.75
 """How much of the memory macOS lets the GPU keep by itself, about."""
-SYSCTL_DEADLINE_S = 5.0
 
 
 class Backend(StrEnum):
@@ -112,19 +116,8 @@ def _maps_openblas(pid: int | None) -> bool | None:
 
 
 def _wired_limit() -> int | None:
-    import psutil
-
-    try:
-        said = subprocess.run(
-            ["/usr/sbin/sysctl", "iogpu.wired_limit_mb"],
-            capture_output=True,
-            text=True,
-            timeout=SYSCTL_DEADLINE_S,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return wired_limit(said, psutil.virtual_memory().total)
+    limit = said("/usr/sbin/sysctl", "iogpu.wired_limit_mb")
+    return None if limit is None else wired_limit(limit, psutil.virtual_memory().total)
 
 
 def _installed(package: str) -> bool:
@@ -133,7 +126,3 @@ def _installed(package: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
-
-
-def _finding(check: str, level: Level, measured: str, remedy: str | None = None) -> Finding:
-    return Finding(Layer.BACKEND, check, level, measured, remedy)

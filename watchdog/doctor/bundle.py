@@ -21,7 +21,7 @@ import msgspec
 
 from ...config import Paths
 from ..errors import HomeUnusable
-from ..home import write_private
+from ..home import replace_private
 from .findings import Finding
 from .server import ServerReading
 
@@ -43,11 +43,11 @@ def write_bundle(file: Path, findings: list[Finding], server: ServerReading, pat
         parts["configuration.json"] = _json(without_secrets(server.config.model_dump(mode="json")))
     if server.status is not None:
         parts["status.json"] = msgspec.json.format(msgspec.json.encode(server.status))
+    packed = _packed({name: _CREDENTIALS.sub(rb"\1***", content) for name, content in parts.items()})
     try:
-        packed = _packed({name: _CREDENTIALS.sub(rb"\1***", content) for name, content in parts.items()})
+        replace_private(file.absolute(), packed)
     except OSError as error:
-        raise HomeUnusable(f"cannot pack {file}: {error.strerror}; name another file") from error
-    write_private(file.absolute(), packed)
+        raise HomeUnusable(f"cannot write {file}: {error.strerror}; name another file") from error
     return sorted(parts)
 
 

@@ -6,11 +6,14 @@ What is read is the tree's own status, so there is nothing else to ask.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from ...engine.protocol import Heartbeat, MissReason
 from ..status import EngineStatus, LastRestart
 from ..supervisor import State
 from .findings import Finding, Layer, Level
+
+_finding = partial(Finding, Layer.ENGINE)
 
 RECENT = timedelta(hours=24)
 STALE_STEP_S = 10.0
@@ -106,7 +109,3 @@ def _in_words(ago: timedelta) -> str:
 
 def _gb(size: int | None) -> str:
     return "unknown" if size is None else f"{size / 1e9:.1f} GB"
-
-
-def _finding(check: str, level: Level, measured: str, remedy: str | None = None) -> Finding:
-    return Finding(Layer.ENGINE, check, level, measured, remedy)

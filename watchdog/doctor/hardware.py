@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from ..samples import HostReading
 from .findings import Finding, Layer, Level
+from .system import said
+
+_finding = partial(Finding, Layer.HARDWARE)
 
 FREE_MEMORY_SHARE = 0.1
 FULL_SWAP_SHARE = 0.8
@@ -26,7 +29,6 @@ PROBE_BYTES = 1024 * 1024
 HOT = 2
 """Of the levels of `com.apple.system.thermalpressurelevel`: 0 nominal, 1 moderate, 2 heavy, 3 trapping, 4 sleeping."""
 SLOW_CLOCK = 0.6
-COMMAND_DEADLINE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -160,14 +162,5 @@ def _timed_write(home: Path) -> tuple[float | None, str | None]:
 
 
 def _sleeps_after() -> int | None:
-    try:
-        said = subprocess.run(
-            ["/usr/bin/pmset", "-g"], capture_output=True, text=True, timeout=COMMAND_DEADLINE_S, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return sleep_minutes(said)
-
-
-def _finding(check: str, level: Level, measured: str, remedy: str | None = None) -> Finding:
-    return Finding(Layer.HARDWARE, check, level, measured, remedy)
+    settings = said("/usr/bin/pmset", "-g")
+    return None if settings is None else sleep_minutes(settings)

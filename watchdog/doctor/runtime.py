@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from ...config import Config, Paths
 from ...engine import models
 from ...engine.errors import ModelError
 from .findings import Finding, Layer, Level
+
+_finding = partial(Finding, Layer.RUNTIME)
 
 ROOM_BESIDE_WEIGHTS = 1.2
 """KV, the pool and the processes themselves need some of the memory too."""
@@ -165,7 +168,3 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _finding(check: str, level: Level, measured: str, remedy: str | None = None) -> Finding:
-    return Finding(Layer.RUNTIME, check, level, measured, remedy)

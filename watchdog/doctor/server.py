@@ -6,6 +6,7 @@ import fcntl
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -13,10 +14,13 @@ import psutil
 from ...config import Config, ConfigError, Paths, load
 from ..client import WatchdogClient
 from ..errors import AddressUnavailable, NotRunning, WatchdogError
+from ..home import holder
 from ..ports import ListeningSocket
 from ..status import Status
 from ..supervisor import State
 from .findings import Finding, Layer, Level
+
+_finding = partial(Finding, Layer.SERVER)
 
 
 class Holder(StrEnum):
@@ -132,8 +136,7 @@ def _holder(paths: Paths) -> tuple[Holder, int | None]:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return Holder.NOBODY, None
     except BlockingIOError:
-        text = os.pread(lock, 32, 0)
-        pid = int(text) if text.isdigit() else None
+        pid = holder(lock)
         return (Holder.TREE if pid is None or psutil.pid_exists(pid) else Holder.ORPHANS), pid
     finally:
         os.close(lock)
@@ -150,7 +153,3 @@ def _port_conflicts(config: Config) -> tuple[str, ...]:
         finally:
             listening.close()
     return tuple(conflicts)
-
-
-def _finding(check: str, level: Level, measured: str, remedy: str | None = None) -> Finding:
-    return Finding(Layer.SERVER, check, level, measured, remedy)

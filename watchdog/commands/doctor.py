@@ -8,31 +8,29 @@ from typing import Annotated
 import typer
 
 from ...config import Paths
-from .findings import Level, Symptom, worst
+from ..doctor.findings import Level, Symptom, worst
+from .options import AsJson, ConfigFile, Key, print_json
 
 
 def doctor(
     *,
     symptom: Annotated[Symptom | None, typer.Option(help="Look first at where this usually comes from.")] = None,
     url: Annotated[str | None, typer.Option(help="Look at another server, as a client of it.")] = None,
-    key: Annotated[str | None, typer.Option(envvar="STOKER_API_KEY", help="The key to show there.")] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Configuration file; default: stoker.toml under $STOKER_HOME.")
-    ] = None,
+    key: Key = None,
+    config: ConfigFile = None,
     bundle: Annotated[
         Path | None,
         typer.Option(help="Also pack what a helper needs into this .tar.gz; no prompt and no key is in it."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what is wrong, layer by layer: what was measured, and what to do."""
-    import msgspec
     from rich.console import Console
 
+    from ..doctor.bundle import write_bundle
+    from ..doctor.examination import Examination, examine_foreign
+    from ..doctor.report import show
     from ..sensors.sensors import host_sensor
-    from .bundle import write_bundle
-    from .examination import Examination, examine_foreign
-    from .report import show
 
     paths = Paths.from_environment()
     if url is not None and bundle is not None:
@@ -49,7 +47,7 @@ def doctor(
         contents = write_bundle(bundle, findings, examination.server, paths)
         typer.echo(f"packed {', '.join(contents)} into {bundle}", err=True)
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(findings)).decode())
+        print_json(findings)
     else:
         show(findings, Console())
     raise typer.Exit(1 if worst(findings) is Level.FAILURE else 0)

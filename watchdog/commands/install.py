@@ -8,21 +8,20 @@ from typing import Annotated
 
 import typer
 
-from ..config import Paths, load
+from ...config import Paths, load
+from .options import ConfigFile
 
 User = Annotated[str | None, typer.Option(help="As root: the account that the tree runs as.")]
 
 
 def install(
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Configuration file; default: stoker.toml under $STOKER_HOME.")
-    ] = None,
+    config: ConfigFile = None,
     user: User = None,
     print_only: Annotated[bool, typer.Option("--print", help="Print the file; change nothing.")] = False,
 ) -> None:
     """Start the endpoint now and at every boot or login, by launchd or systemd, on this $STOKER_HOME."""
-    from . import install as installing
-    from .units import Serve, longest_stop_s
+    from .. import install as installing
+    from ..units import Serve, longest_stop_s
 
     paths = Paths.from_environment()
     serve = Serve(_program(), paths.home, config.absolute() if config else None, longest_stop_s(load(config, paths)))
@@ -37,8 +36,8 @@ def install(
 
 def uninstall(user: User = None) -> None:
     """Stop the endpoint and take it out of the init system's hands; its files under $STOKER_HOME stay."""
-    from . import install as installing
-    from .units import Serve
+    from .. import install as installing
+    from ..units import Serve
 
     what = installing.installation(Serve(_program(), Paths.from_environment().home, None, 0.0), user)
     if not installing.uninstall(what, installing.run_command):

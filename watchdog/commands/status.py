@@ -11,29 +11,27 @@ from typing import Annotated
 
 import typer
 
-from ..config import ConfigError, Paths, load
-from .errors import NotRunning, Refused
-from .past import Past
+from ...config import ConfigError, Paths, load
+from ..errors import NotRunning, Refused
+from ..past import Past
+from .options import AsJson, print_json
 
 WATCH_PERIOD_S = 2.0
 UPTIME_WINDOW_S = 72 * 3600.0
 _UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0}
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def incidents(
     since: Annotated[str, typer.Option(help="How far to look back: 30m, 72h, 7d.")] = "72h", as_json: AsJson = False
 ) -> None:
     """Show what went wrong, why and what was done about it, and the uptime; the tree need not run for it."""
-    import msgspec
     from rich.console import Console
 
-    from .table import show_past
+    from ..table import show_past
 
     past = past_of(Paths.from_environment(), seconds(since))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(past)).decode())
+        print_json(past)
     else:
         show_past(past, since, Console())
 
@@ -46,11 +44,10 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the running tree; exit code 0 when all of it is ready, 1 when not."""
-    import msgspec
     from rich.console import Console
 
-    from .client import WatchdogClient
-    from .table import show
+    from ..client import WatchdogClient
+    from ..table import show
 
     if watch:
         _stay()
@@ -62,12 +59,12 @@ def status(
         tree = WatchdogClient(Paths.from_environment()).status()
     except NotRunning as error:
         if as_json:
-            typer.echo(msgspec.json.format(msgspec.json.encode({"ready": False, "failure": str(error)})).decode())
+            print_json({"ready": False, "failure": str(error)})
         else:
             typer.echo(f"stoker: {error}", err=True)
         raise typer.Exit(1) from error
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(tree)).decode())
+        print_json(tree)
     else:
         show(tree, Console())
     raise typer.Exit(0 if tree.ready else 1)
@@ -76,8 +73,8 @@ def status(
 def _show_trace(name: str, as_json: bool) -> None:
     from rich.console import Console
 
-    from .client import WatchdogClient
-    from .waterfall import show
+    from ..client import WatchdogClient
+    from ..waterfall import show
 
     try:
         found = WatchdogClient(Paths.from_environment()).trace(name)
@@ -100,7 +97,7 @@ def seconds(text: str) -> float:
 
 def past_of(paths: Paths, window_s: float) -> Past:
     """From the watchdog, which knows what is not written yet; from the journal itself when no tree runs."""
-    from .client import WatchdogClient
+    from ..client import WatchdogClient
 
     try:
         return WatchdogClient(paths).past(window_s)
@@ -117,8 +114,8 @@ def _journal_url(paths: Paths) -> str:
 
 
 async def _read(url: str, window_s: float) -> Past:
-    from .journal.store import Store, sqlite_file
-    from .journal.uptime import TREE, Uptime, uptime
+    from ..journal.store import Store, sqlite_file
+    from ..journal.uptime import TREE, Uptime, uptime
 
     file = sqlite_file(url)
     if file is not None and not await asyncio.to_thread(file.exists):
@@ -137,8 +134,8 @@ def _stay() -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from .client import WatchdogClient
-    from .table import live_view
+    from ..client import WatchdogClient
+    from ..table import live_view
 
     paths = Paths.from_environment()
     with contextlib.suppress(KeyboardInterrupt), Live(console=Console(), auto_refresh=False, screen=True) as live:

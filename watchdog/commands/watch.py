@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import recording
+from .. import recording
+from .options import AsJson, print_json
 
 if TYPE_CHECKING:
-    from .evaluation.judge import Half, Outcome
-    from .replay import Event
+    from ..evaluation.judge import Half, Outcome
+    from ..replay import Event
 
 app = typer.Typer(help="What the detectors and the policy make of samples.", no_args_is_help=True)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 app.command("record")(recording.record)
@@ -29,8 +28,8 @@ def replay(
     """Run recorded samples through the detectors and the policy, and print a time line."""
     import msgspec
 
-    from .replay import replay as replayed
-    from .samples import read
+    from ..replay import replay as replayed
+    from ..samples import read
 
     for event in replayed(read(file)):
         typer.echo(msgspec.json.encode(event).decode() if as_json else _line(event))
@@ -52,11 +51,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Judge generated 72-hour runs, healthy and sick; exit code 1 when a bound is broken."""
-    import msgspec
     from rich.console import Console
 
-    from .evaluation.judge import Half
-    from .evaluation.table import report, table
+    from ..evaluation.judge import Half
+    from ..evaluation.table import report, table
 
     try:
         which = Half(half)
@@ -64,7 +62,7 @@ def evaluate(
         raise typer.BadParameter(f"{half} is neither `tune` nor `report`", param_hint="--half") from None
     made = report(_with_progress(seed, runs, which), seed, runs, which)
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(made)).decode())
+        print_json(made)
     else:
         console = Console()
         console.print(table(made))
@@ -81,8 +79,8 @@ def _with_progress(seed: int, runs: int, half: Half) -> list[Outcome]:
     from rich.console import Console
     from rich.progress import track
 
-    from .evaluation.table import evaluate as evaluated
-    from .evaluation.table import total
+    from ..evaluation.table import evaluate as evaluated
+    from ..evaluation.table import total
 
     outcomes = evaluated(seed, runs, half)
     console = Console(stderr=True)

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..config import Paths
+from ...config import Paths
+from .options import Key
 
 
 def connect(
@@ -15,13 +16,13 @@ def connect(
         Literal["claude-code", "aider", "continue", "openai", "anthropic"], typer.Argument(help="Who shall connect.")
     ],
     url: Annotated[str | None, typer.Option(help="Another endpoint than the tree on this $STOKER_HOME.")] = None,
-    key: Annotated[str | None, typer.Option(envvar="STOKER_API_KEY", help="The key to show there.")] = None,
+    key: Key = None,
     write: Annotated[bool, typer.Option("--write", help="Write them into the agent's own file.")] = False,
 ) -> None:
     """Print the settings with which an agent uses the running endpoint, after a request as the agent would send it."""
-    from . import connect as connecting
-    from .agents import AGENTS
-    from .client import WatchdogClient
+    from .. import connect as connecting
+    from ..agents import AGENTS
+    from ..client import WatchdogClient
 
     endpoint = connecting.found(url or WatchdogClient(Paths.from_environment()).serving.api, key)
     settings = AGENTS[agent](endpoint, Path.home())

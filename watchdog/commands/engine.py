@@ -6,27 +6,26 @@ from typing import Annotated
 
 import typer
 
-from ..config import Paths
+from ...config import Paths
+from .options import AsJson, print_json
 
 app = typer.Typer(help="Act on an engine of the running tree.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The engine; `stoker status` lists them.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def restart(name: Name = "default", as_json: AsJson = False) -> None:
     """Replace an engine's process and wait until it is ready; streams pause and go on."""
-    import msgspec
     from rich.console import Console
 
-    from .client import WatchdogClient
+    from ..client import WatchdogClient
 
     client = WatchdogClient(Paths.from_environment())
     with Console(stderr=True).status(f"restarting the engine {name} …"):
         engine = client.settled(name, after_epoch=client.restart_engine(name))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(engine)).decode())
+        print_json(engine)
     elif engine.failure is not None:
         typer.echo(f"stoker: {engine.failure}", err=True)
     else:
@@ -46,13 +45,12 @@ def reclaim(
     as_json: AsJson = False,
 ) -> None:
     """Have an engine give memory back; nothing that runs is disturbed."""
-    import msgspec
 
-    from .client import WatchdogClient
+    from ..client import WatchdogClient
 
     done = WatchdogClient(Paths.from_environment()).reclaim_engine(name, level)
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(done)).decode())
+        print_json(done)
     elif level == 0:
         typer.echo(f"engine {name} keeps and begins as much as is configured again")
     else:
