@@ -12,8 +12,9 @@ It never evaluates an MLX array. Read in this order:
                  puts it into the form that chat templates know (pure); `text` makes token ids of it and text of ids,
                  `model_text` with a model's own tokenizer, `byte_text` for the simulated engine;
                  `text_worker` does it off the event loop;
-5. `entry`       one request in flight; `ledger` holds all of them, and is where a resume happens; `turns` says who is
-                 next, by `fairness` and `quarantine`, `patience` who has waited for too long (pure);
+5. `entry`       one request in flight; `ledger` holds all of them (`snapshot`: in numbers), and is where a resume
+                 happens; `turns` says who is next, by `fairness` and `quarantine`, `patience` who has waited for too
+                 long (pure);
 6. `stream`      from the ledger, which never waits, to one client, which may;
 7. `markup`      the tags in a model's text (pure); `tools` reads calls, `segments` says what an answer consists of,
                  `stop` cuts it at stop strings (pure); `transcript` joins them for one request;

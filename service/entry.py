@@ -105,6 +105,48 @@ class Entry:
         """It has its last token, whether or not the engine had the time to say so."""
         return len(self.emitted) >= self.order.max_tokens
 
+    def suspend(self, now: float) -> None:
+        """It is in no engine, and waits for its turn in the next one or the same."""
+        self.state = State.SUSPENDED
+        self.withdrawn = False
+        if self.waits_since is None:
+            self.waits_since = now
+
+    def fall_behind(self, now: float) -> bool:
+        """Its reader has more than it should hold; returns whether the engine has yet to be asked to let go of it."""
+        if self.unread_since is None:
+            self.unread_since = now
+        asked, self.withdrawn = self.withdrawn, True
+        return not asked
+
+    def let_go(self, now: float) -> None:
+        """The engine has let go of it, and kept its KV for when it comes back."""
+        self.withdrawn = False
+        self.trail.lost(now)
+        if self.unread_since is None:
+            self.suspend(now)
+        else:
+            self.state = State.PAUSED
+
+    def catch_up(self, now: float) -> bool:
+        """Its reader has taken all that there was; returns whether it waits for its turn from now on."""
+        if self.unread_since is None:
+            return False
+        self.unread_since = None
+        self.last_token_at = now  # The time that it lay there is its reader's, not the engine's.
+        if self.state is not State.PAUSED:
+            return False
+        self.suspend(now)
+        return True
+
+    def check_integrity(self) -> None:
+        """Raise `AssertionError` when it contradicts itself."""
+        assert len(self.emitted) <= self.order.max_tokens, "more tokens than asked for"
+        assert (self.waits_since is None) == (self.state in {State.RUNNING, State.PAUSED})
+        assert not self.withdrawn or self.state is State.RUNNING, "taken out of an engine that does not have it"
+        assert self.state is not State.PAUSED or self.unread_since is not None, "paused for no reader"
+        assert (self.first_token_at is None) == (not self.emitted)
+
     def submit(self) -> Submit:
         order = self.order
         return Submit(

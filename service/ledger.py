@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 
@@ -22,7 +21,6 @@ from ..engine.protocol import (
     Finished,
     FinishReason,
     Heartbeat,
-    Limits,
     Prefill,
     Ready,
     RejectCode,
@@ -45,29 +43,12 @@ from .observer import Observer, Resume, Stopwatch
 from .pace import Pace
 from .patience import overdue
 from .quarantine import Fingerprints
+from .snapshot import Snapshot
 from .turns import Turns
 
 INTEGRITY_PERIOD_S = 60.0
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The ledger for people, metrics and admission. `limits` are those of the last engine that was ready;
-    `engine_down_s` is how long there has been none since, None while there is one or before the first."""
-
-    waiting: int
-    waiting_tokens: int
-    queued: int
-    running: int
-    suspended: int
-    paused: int
-    retry_after_s: int | None
-    limits: Limits | None
-    engine_down_s: float | None
-    heartbeat: Heartbeat | None
-    heartbeat_at: float | None
 
 
 class Ledger:
@@ -124,12 +105,7 @@ class Ledger:
     def caught_up(self, request_id: str) -> None:
         """Its reader has taken all that there was."""
         entry = self._entries.get(request_id)
-        if entry is None or entry.unread_since is None:
-            return
-        entry.unread_since = None
-        entry.last_token_at = self._clock()  # The time that it lay there is its reader's, not the engine's.
-        if entry.state is State.PAUSED:
-            self._suspend(entry)
+        if entry is not None and entry.catch_up(self._clock()):
             self._dispatch()
 
     def give_way_to(self, key: str) -> bool:
@@ -188,7 +164,7 @@ class Ledger:
                 if entry.lost_at is None:
                     entry.lost_at = entry.waits_since = self._lost_at
                 entry.trail.lost(self._lost_at)
-                self._suspend(entry)
+                entry.suspend(self._clock())
 
     def engine_heartbeat(self, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
@@ -236,12 +212,8 @@ class Ledger:
         assert states[State.QUEUED] + states[State.RUNNING] <= self._turns.places, "more than the engine has places"
         for request_id, entry in self._entries.items():
             assert entry.order.id == request_id
-            assert len(entry.emitted) <= entry.order.max_tokens, "more tokens than asked for"
-            assert (entry.waits_since is None) == (entry.state in {State.RUNNING, State.PAUSED})
-            assert not entry.withdrawn or entry.state is State.RUNNING, "taken out of an engine that does not have it"
-            assert entry.state is not State.PAUSED or entry.unread_since is not None, "paused for no reader"
             assert not entry.in_engine or self._engine.ready is not None, "runs without an engine"
-            assert (entry.first_token_at is None) == (not entry.emitted)
+            entry.check_integrity()
 
     @property
     def _engine(self) -> EngineClient:
@@ -269,14 +241,8 @@ class Ledger:
         self._stopwatch.handed_over(entry, self._epoch)
         self._engine.submit(entry.submit())
 
-    def _suspend(self, entry: Entry) -> None:
-        entry.state = State.SUSPENDED
-        entry.withdrawn = False
-        if entry.waits_since is None:
-            entry.waits_since = self._clock()
-
     def _refused_for_now(self, entry: Entry) -> None:
-        self._suspend(entry)
+        entry.suspend(self._clock())
         entry.trail.taken_back()
         self._turns.quarantine.taken_back(entry.order.id)
 
@@ -342,32 +308,17 @@ class Ledger:
         self._stopwatch.tokens(entry, len(fresh))
         entry.emitted.extend(fresh)
         self._begun(entry, entry.place)
-        if not entry.receiver.tokens(fresh, (event.logprobs or [])[known:]):
-            self._withdraw(entry)
-
-    def _withdraw(self, entry: Entry) -> None:
-        """Its reader is behind: its row is for others until it has caught up."""
-        if entry.unread_since is None:
-            entry.unread_since = self._clock()
-        if not entry.withdrawn:
-            entry.withdrawn = True
+        room = entry.receiver.tokens(fresh, (event.logprobs or [])[known:])
+        if not room and entry.fall_behind(self._clock()):
+            # Its row is for others until its reader has caught up.
             self._engine.cancel(entry.order.id)
-
-    def _withdrawn(self, entry: Entry) -> None:
-        """The engine has let go of it, and kept its KV for when it comes back."""
-        entry.withdrawn = False
-        entry.trail.lost(self._clock())
-        self._turns.quarantine.taken_back(entry.order.id)
-        if entry.unread_since is None:
-            self._suspend(entry)
-        else:
-            entry.state = State.PAUSED
-        self._full = False
-        self._dispatch()
 
     def _finished(self, entry: Entry, event: Finished) -> None:
         if event.reason is FinishReason.CANCELLED and entry.withdrawn:
-            self._withdrawn(entry)
+            entry.let_go(self._clock())
+            self._turns.quarantine.taken_back(event.id)
+            self._full = False
+            self._dispatch()
             return
         if event.reason is FinishReason.CANCELLED:
             log.error("cancelled_by_nobody", **entry.trail.names, request=event.id)
