@@ -50,7 +50,9 @@ backoff_max_s = 0.1
 LONG_PROMPT = "Consider every one of these words with care. " * 40
 
 
-async def chaos(tree: RunningTree, seconds: float, seed: int, distinct: int) -> Findings:
+async def chaos(
+    tree: RunningTree, seconds: float, seed: int, distinct: int, kill_every_s: tuple[float, float]
+) -> Findings:
     """Undisturbed first, then `seconds` of kills; `distinct` is the number of different requests."""
     workload = requests(seed, distinct)
     speed = await prefill_tokens_per_s(tree.api)
@@ -59,7 +61,7 @@ async def chaos(tree: RunningTree, seconds: float, seed: int, distinct: int) -> 
     assert not failed, f"failed without chaos: {failed}"
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        killing = group.create_task(kill_engines(tree, seed, KILL_EVERY_S, stop))
+        killing = group.create_task(kill_engines(tree, seed, kill_every_s, stop))
         asking = group.create_task(ask_without_pause(tree.api, workload, seed, CLIENTS, stop))
         await asyncio.sleep(seconds)
         stop.set()
@@ -140,12 +142,19 @@ def show(report: dict[str, Any], console: Console) -> None:
         console.print(problem, style="red", markup=False)
 
 
-def run_chaos(model: Path, home: Path, seconds: float, seed: int, distinct: int) -> Findings:
+def run_chaos(
+    model: Path,
+    home: Path,
+    seconds: float,
+    seed: int,
+    distinct: int,
+    kill_every_s: tuple[float, float] = KILL_EVERY_S,
+) -> Findings:
     """On a tree of its own that lives in `home`."""
     tree = RunningTree(home, CONFIG.format(model=model))
     tree.start()
     try:
-        return asyncio.run(chaos(tree, seconds, seed, distinct))
+        return asyncio.run(chaos(tree, seconds, seed, distinct, kill_every_s))
     finally:
         tree.stop()
 

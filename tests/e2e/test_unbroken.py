@@ -25,7 +25,7 @@ ROOMY = "[watchdog.restart]\nintensity = 1000\nbackoff_max_s = 0.1\n"
 @pytest.mark.model
 @pytest.mark.timeout(400)
 def test_eight_clients_do_not_notice_an_engine_that_is_killed_again_and_again(demo_model: Path, tmp_path: Path) -> None:
-    findings = run_chaos(demo_model, tmp_path / "home", seconds=45, seed=7, distinct=16)
+    findings = run_chaos(demo_model, tmp_path / "home", seconds=18, seed=7, distinct=10, kill_every_s=(3.0, 6.0))
     show(as_json(findings), Console())
     assert findings.problems() == []
 
