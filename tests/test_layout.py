@@ -14,7 +14,7 @@ import pytest
 from stoker import config
 
 ROOT = Path(__file__).parent.parent
-ROLES = ("engine", "service", "watchdog", "dashboards")
+ROLES = ("config", "engine", "service", "watchdog", "dashboards")
 SOURCES = sorted([*ROOT.glob("*.py"), *(file for role in ROLES for file in (ROOT / role).rglob("*.py"))])
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 

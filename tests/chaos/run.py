@@ -145,6 +145,7 @@ def show(report: dict[str, Any], console: Console) -> None:
 def run_chaos(
     model: Path,
     home: Path,
+    *,
     seconds: float,
     seed: int,
     distinct: int,
@@ -169,7 +170,7 @@ def main() -> None:
     console = Console(stderr=True)
     model = options.model or ensure("demo", Path.home() / ".cache" / "stoker-tests", progress_on(console))
     with tempfile.TemporaryDirectory() as home:
-        findings = run_chaos(model.resolve(), Path(home), options.minutes * 60, options.seed, distinct=48)
+        findings = run_chaos(model.resolve(), Path(home), seconds=options.minutes * 60, seed=options.seed, distinct=48)
     report = {"seed": options.seed, "minutes": options.minutes, **as_json(findings)}
     options.report.parent.mkdir(parents=True, exist_ok=True)
     options.report.write_text(json.dumps(report, indent=2))

@@ -1,0 +1,46 @@
+"""The one configuration: a TOML file, read once at the door into frozen settings.
+
+One module a part of it: `server`, `engine`, `watchdog`, `telemetry`; `everything` joins them, `section` is what they
+have in common. `reading` finds, parses and checks the file, and `writing` makes the commented example. `paths` says
+where everything under `$STOKER_HOME` lives, `children` what the processes of the tree are told.
+"""
+
+from .children import EngineEndpoint, EngineProcess, ServiceProcess
+from .engine import Engine, Fault, Simulated
+from .everything import Config
+from .paths import MAX_SOCKET_PATH_BYTES, Paths
+from .reading import known_keys, load
+from .section import ConfigError, Count, Port, Seconds, Section, Share
+from .server import Canonical, Server
+from .telemetry import Telemetry
+from .watchdog import Canary, Journal, Restart, Shedding, Watchdog
+from .writing import example
+
+__all__ = [
+    "MAX_SOCKET_PATH_BYTES",
+    "Canary",
+    "Canonical",
+    "Config",
+    "ConfigError",
+    "Count",
+    "Engine",
+    "EngineEndpoint",
+    "EngineProcess",
+    "Fault",
+    "Journal",
+    "Paths",
+    "Port",
+    "Restart",
+    "Seconds",
+    "Section",
+    "Server",
+    "ServiceProcess",
+    "Share",
+    "Shedding",
+    "Simulated",
+    "Telemetry",
+    "Watchdog",
+    "example",
+    "known_keys",
+    "load",
+]
