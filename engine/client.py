@@ -30,7 +30,7 @@ from .protocol import (
     Tighten,
     ToEngine,
 )
-from .wire import encode, reader_of_events
+from .wire import reader_of_events, say
 
 RECONNECT_DELAY_S = 0.05
 
@@ -187,4 +187,4 @@ class SocketEngineClient:
 
     def _send(self, word: ToEngine) -> None:
         assert self._writer is not None, "ready without a connection"
-        self._writer.write(encode(word))
+        say(self._writer, word)

@@ -28,7 +28,7 @@ from .loop import EngineLoop
 from .pace import PrefillPace
 from .protocol import Drain, Draining, FromEngine, Heartbeat, Limits, Phase, Ready, Reclaimed, RequestEvent, StepEvents
 from .scheduler import Scheduler
-from .wire import encode, reader_of_requests
+from .wire import reader_of_requests, say
 
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
 """A connection that has not read this much is cut: its owner is stuck, and memory is bounded."""
@@ -170,7 +170,7 @@ class EngineServer:
             log.error("connection_cut", owner=owner, unsent_bytes=writer.transport.get_write_buffer_size())
             writer.transport.abort()
             return
-        writer.write(encode(word))
+        say(writer, word)
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         owner, self._next_owner = self._next_owner, self._next_owner + 1

@@ -27,6 +27,14 @@ def encode(word: ToEngine | FromEngine) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
+def say(writer: asyncio.StreamWriter, word: ToEngine | FromEngine) -> None:
+    """Send a word. Into a connection that is already gone it is lost; who reads from it learns of that."""
+    frame = encode(word)
+    # asyncio lets one write into a closed transport, uvloop raises RuntimeError.
+    if not writer.transport.is_closing():
+        writer.write(frame)
+
+
 class FrameReader(Generic[T]):
     """Reads words of one direction from a stream."""
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,3 +126,18 @@ async def test_unknown_fields_are_an_error() -> None:
     body = msgspec.msgpack.encode({"type": "Cancel", "id": "a", "why": "?"})
     with pytest.raises(FrameError, match="why"):
         await wire.reader_of_requests(fed(struct.pack(">I", len(body)) + body)).read()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_word_into_a_connection_that_is_gone_is_lost_quietly(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    async def speak() -> None:
+        ours, theirs = socket.socketpair()
+        _, writer = await asyncio.open_unix_connection(sock=ours)
+        theirs.close()
+        writer.transport.abort()
+        await asyncio.sleep(0)
+        wire.say(writer, Cancel(id="nobody hears this"))
+
+    run(speak())
