@@ -1,8 +1,8 @@
 """The one configuration: a TOML file, read once at the door into frozen settings.
 
 One module a part of it: `server`, `engine`, `watchdog`, `telemetry`; `everything` joins them, `section` is what they
-have in common. `reading` finds, parses and checks the file, and `writing` makes the commented example. `paths` says
-where everything under `$STOKER_HOME` lives, `children` what the processes of the tree are told.
+have in common. `reading` finds, parses and checks the file; `writing` makes the commented example, and `reference` the
+page in `docs`. `paths` says where everything under `$STOKER_HOME` lives, `children` what the processes are told.
 """
 
 from .children import EngineEndpoint, EngineProcess, ServiceProcess
@@ -10,6 +10,7 @@ from .engine import Engine, Fault, Simulated
 from .everything import Config
 from .paths import MAX_SOCKET_PATH_BYTES, Paths
 from .reading import known_keys, load
+from .reference import reference
 from .section import ConfigError, Count, Port, Seconds, Section, Share
 from .server import Canonical, Server
 from .telemetry import Telemetry
@@ -43,4 +44,5 @@ __all__ = [
     "example",
     "known_keys",
     "load",
+    "reference",
 ]

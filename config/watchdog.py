@@ -111,6 +111,6 @@ class Watchdog(Section):
     log_lines: Count = 100
     """Last lines of a child's output that are kept with every restart."""
     log_file_bytes: Count = 16 * 1024 * 1024
-    """Size at which `logs/stoker.log` under `$STOKER_HOME` is set aside and a new one begun."""
+    """Size at which `$STOKER_HOME/logs/stoker.log` is set aside and a new one begun."""
     log_files: Count = 5
     """How many that were set aside are kept; the oldest goes."""

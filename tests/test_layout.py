@@ -120,6 +120,15 @@ def test_the_example_configuration_is_the_defaults() -> None:
     assert config.load(example, config.Paths(ROOT)) == config.Config()
 
 
+def test_the_page_of_all_settings_is_the_defaults() -> None:
+    command = (
+        "`.venv/bin/python -c 'from stoker.config import reference; print(reference(), end=\"\")' "
+        "> docs/configuration.md`"
+    )
+    page = ROOT / "docs" / "configuration.md"
+    assert page.read_text(encoding="utf-8") == config.reference(), f"write it anew with {command}"
+
+
 def test_the_example_configuration_names_every_key() -> None:
     example = (ROOT / "stoker.example.toml").read_text(encoding="utf-8")
     for key in config.known_keys():
@@ -127,7 +136,9 @@ def test_the_example_configuration_names_every_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     for name in names_in(page.read_text(encoding="utf-8")):
