@@ -14,7 +14,10 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 SERVE_OPTIONS := $(if $(MODEL),--model "$(MODEL)") $(if $(PORT),--port "$(PORT)") \
 	$(if $(WATCHDOG_PORT),--watchdog-port "$(WATCHDOG_PORT)")
 
-.PHONY: help install serve test chaos simulate evaluate lock openblas clean
+# Debian's packages of what tests hold boards, alerts and reports against; each has a command of its own name.
+OBSERVERS := prometheus prometheus-alertmanager chromium
+
+.PHONY: help install serve test chaos simulate evaluate stack lock openblas observers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +27,7 @@ install: $(STAMP) ## make .venv with exactly what requirements.lock names, and .
 serve: $(STAMP) openblas ## serve a model (MODEL=demo, a folder or a hub name; PORT=8000; WATCHDOG_PORT=8001)
 	@exec $(BIN)/stoker serve $(SERVE_OPTIONS)
 
-test: $(STAMP) openblas ## lint, check formats and types, run every test
+test: $(STAMP) openblas observers ## lint, check formats and types, run every test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -39,6 +42,9 @@ simulate: $(STAMP) ## live through a thousand simulated runs of 72 hours of faul
 
 evaluate: $(STAMP) ## judge 200 generated 72-hour runs of each kind, healthy and sick; the table of docs/detection.md
 	$(BIN)/stoker watch evaluate --runs 200
+
+stack: ## Prometheus, Grafana and Tempo in Docker, on Linux with Stoker itself; then http://127.0.0.1:3000
+	@test "$$(uname)" = Darwin || export COMPOSE_PROFILES=container; docker compose up --detach --build --wait
 
 lock: build/lock/bin/uv ## resolve pyproject.toml anew into requirements.lock, for Linux and macOS
 	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --extra dev --upgrade \
@@ -68,6 +74,15 @@ openblas: $(STAMP)
 		|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 			&& apt-get update -qq && apt-get install -y -qq libopenblas0-pthread >/dev/null; } \
 		|| $(BIN)/python -c 'from stoker.engine.blas import missing_warning as w; print(w())' >&2
+
+# Debian would start the servers as it installs them, unless this policy forbids it; a policy that is there already stays.
+observers:
+	@missing=; for each in $(OBSERVERS); do command -v $$each >/dev/null || missing="$$missing $$each"; done; \
+	test -z "$$missing" && exit; policy=/usr/sbin/policy-rc.d; \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		test -e $$policy || { trap "rm -f $$policy" EXIT; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; }; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing >/dev/null && exit; \
+	fi; echo "Tests against these are skipped, since they are not installed:$$missing" >&2
 
 build/lock/bin/uv: | $(BIN)/pip
 	$(BIN)/python -m venv build/lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -16,19 +17,33 @@ from typing import Any
 
 import pytest
 
+from tests.dashboards.stack import lay_out
+
 DEADLINE_S = 30.0
 SCRAPE_S = 1
 
 
 @contextlib.contextmanager
-def prometheus_scraping(folder: Path, targets: dict[str, str]) -> Iterator[str]:
-    """Yields its address; `targets` are `host:port` by job."""
+def prometheus_scraping(folder: Path, targets: dict[str, str], scrape_s: int | None = SCRAPE_S) -> Iterator[str]:
+    """Yields its address; `targets` are `host:port` by job.
+
+    It reads the files that the Compose stack mounts, but for the targets, and the intervals unless `scrape_s` is None.
+    """
+    lay_out("prometheus", "/etc/prometheus", folder)
+    groups = [{"targets": [target], "labels": {"job": job}} for job, target in targets.items()]
+    (folder / "targets.yml").write_text(json.dumps(groups))  # JSON is YAML
+    settings = folder / "prometheus.yml"
+    if scrape_s is not None:
+        settings.write_text(re.sub(r"(interval|timeout): \d+s", rf"\1: {scrape_s}s", settings.read_text()))
+    with running_prometheus(folder) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def running_prometheus(folder: Path) -> Iterator[str]:
+    """Yields the address of one with the folder's `prometheus.yml` and `data`."""
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
-    jobs = [{"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in targets.items()]
-    settings = {"global": {"scrape_interval": f"{SCRAPE_S}s", "scrape_timeout": f"{SCRAPE_S}s"}, "scrape_configs": jobs}
-    # JSON is YAML.
-    (folder / "prometheus.yml").write_text(json.dumps(settings))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

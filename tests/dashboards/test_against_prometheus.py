@@ -16,13 +16,20 @@ from stoker.dashboards.boards import BOARDS
 from stoker.dashboards.check import Outcome, Prometheus, PrometheusUnreachable, check
 from tests.dashboards.prometheus_server import SCRAPE_S, ask, exemplars, prometheus_scraping
 from tests.e2e.chatting import Chat, chat_body
-from tests.e2e.conftest import ServeTree, serve_tree
-from tests.e2e.running import SIMULATED, RunningTree, stoker
+from tests.e2e.conftest import ServeTree, serve_tree, tree
+from tests.e2e.running import SIMULATED, RunningTree, eventually, stoker
 from tests.tiny_models import make_tiny_llama
 
-__all__ = ["serve_tree"]
+__all__ = ["serve_tree", "tree"]
 
 LOAD_S = 12.0
+
+
+def targets_of(tree: RunningTree) -> dict[str, str]:
+    return {
+        "stoker-service": urlsplit(tree.api).netloc,
+        "stoker-watchdog": urlsplit(tree.client.serving.watchdog).netloc,
+    }
 
 
 async def some_load(tree: RunningTree, seconds: float) -> None:
@@ -49,11 +56,7 @@ async def test_no_query_fails_or_is_empty_without_a_reason(serve_tree: ServeTree
     model = make_tiny_llama(tmp_path / "model")
     config = SIMULATED.replace('kind = "simulated"', f'model = "{model}"')
     tree = await asyncio.to_thread(serve_tree, config)
-    targets = {
-        "stoker-service": urlsplit(tree.api).netloc,
-        "stoker-watchdog": urlsplit(tree.client.serving.watchdog).netloc,
-    }
-    with prometheus_scraping(tmp_path, targets) as url:
+    with prometheus_scraping(tmp_path, targets_of(tree)) as url:
         await some_load(tree, LOAD_S)
         await asyncio.sleep(2 * SCRAPE_S)
         answers = await asyncio.to_thread(lambda: list(check(BOARDS, Prometheus(url, LOAD_S + 5, 4 * SCRAPE_S))))
@@ -69,6 +72,14 @@ async def test_no_query_fails_or_is_empty_without_a_reason(serve_tree: ServeTree
         assert restarts["value"][1] == "1"
         traced = exemplars(url, "stoker_time_to_first_token_seconds_bucket")
         assert any("trace_id" in exemplar["labels"] for series in traced for exemplar in series["exemplars"])
+
+
+@pytest.mark.timeout(60)
+async def test_prometheus_finds_both_processes_by_the_file_that_the_stack_mounts(
+    tree: RunningTree, tmp_path: Path
+) -> None:
+    with prometheus_scraping(tmp_path, targets_of(tree), scrape_s=None) as url:
+        await eventually(lambda: len(ask(url, 'up{job=~"stoker-.*"} == 1')) == 2)
 
 
 def test_an_address_without_a_prometheus_is_said() -> None:
