@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .boards import BOARDS
+from .links import RUNBOOKS, RUNBOOKS_AT, TEMPO, Link
 from .panels import MARKS, WIDTH, Board, Kind, Mark, Panel, Query, Row, Variable
 from .sdk import (
     JSONEncoder,
@@ -63,6 +64,10 @@ def _dashboard(board: Board) -> dashboard.Dashboard:
         .refresh("30s")
         .tooltip(models.DashboardCursorSync.CROSSHAIR)
         .with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
+        .with_variable(dashboard.DatasourceVariable(TEMPO).label("Tempo").type("tempo"))
+        .with_variable(
+            dashboard.TextBoxVariable(RUNBOOKS).default_value(RUNBOOKS_AT).hide(models.VariableHide.HIDE_VARIABLE)
+        )
         .link(
             dashboard.DashboardLink("Stoker")
             .type(models.DashboardLinkType.DASHBOARDS)
@@ -105,6 +110,9 @@ def _panel(panel: Panel) -> Builder:
         made = made.min(panel.least)
     if panel.most is not None:
         made = made.max(panel.most)
+    made = made.links([_link(link) for link in panel.links])
+    if panel.behind is not None:
+        made = made.data_links([_link(panel.behind)])
     for letter, query in zip("ABCDEFGH", panel.queries, strict=False):
         made = made.with_target(_query(query, letter, panel.kind))
     return made
@@ -141,6 +149,16 @@ def _of_kind(panel: Panel) -> Builder:
 def _mappings(panel: Panel) -> list[Any]:
     options = {value: models.ValueMappingResult(text=text, color=colour) for value, text, colour in panel.states}
     return [models.ValueMap(options=options)]
+
+
+def _link(link: Link) -> dashboard.DashboardLink:
+    return (
+        dashboard.DashboardLink(link.title)
+        .type(models.DashboardLinkType.LINK)
+        .icon("external link")
+        .url(link.url)
+        .target_blank(True)
+    )
 
 
 def _query(query: Query, letter: str, kind: Kind) -> prometheus.Dataquery:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .links import Link
+
 GREEN, YELLOW, RED, BLUE, GREY = "green", "yellow", "red", "blue", "text"
 WIDTH = 24
 QUANTILES = (0.5, 0.95, 0.99)
@@ -72,6 +74,10 @@ class Panel:
     most: float | None = None
     states: tuple[tuple[str, str, str], ...] = ()
     """Of a state timeline: (value, text, colour)."""
+    links: tuple[Link, ...] = ()
+    """In the panel's corner."""
+    behind: Link | None = None
+    """What a point leads to."""
 
 
 @dataclass(frozen=True)
@@ -158,19 +164,29 @@ def figure(
     height: int = 5,
     least: float | None = 0,
     most: float | None = None,
+    links: tuple[Link, ...] = (),
 ) -> Panel:
     """One number now, or one a series, in the colour of its step."""
-    return Panel(title, bad, unit, (query,), Kind.STAT, steps, width, height, least=least, most=most)
+    return Panel(title, bad, unit, (query,), Kind.STAT, steps, width, height, least=least, most=most, links=links)
 
 
 def latency(
-    title: str, bad: str, histogram: str, look_at_s: float, alarm_s: float, *, absent: Absent | None = None
+    title: str,
+    bad: str,
+    histogram: str,
+    look_at_s: float,
+    alarm_s: float,
+    *,
+    absent: Absent | None = None,
+    links: tuple[Link, ...] = (),
+    behind: Link | None = None,
 ) -> Panel:
     """A latency's usual quantiles over time, with exemplars that lead to traces."""
     queries = tuple(
         Query(quantile(share, histogram), f"p{share * 100:g}", exemplars=True, absent=absent) for share in QUANTILES
     )
-    return Panel(title, bad, "s", queries, steps=((None, GREEN), (look_at_s, YELLOW), (alarm_s, RED)))
+    steps = ((None, GREEN), (look_at_s, YELLOW), (alarm_s, RED))
+    return Panel(title, bad, "s", queries, steps=steps, links=links, behind=behind)
 
 
 def heatmap(title: str, bad: str, histogram: str) -> Panel:

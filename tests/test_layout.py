@@ -29,7 +29,7 @@ OPEN_TO = {
     "service": SHARED | ENGINE_WORDS,
     "watchdog": SHARED | ENGINE_FOR_PARENTS | {"stoker.service.metrics"},
     "soak": SHARED | ENGINE_FOR_PARENTS,
-    "dashboards": {"stoker.service.metrics"},
+    "dashboards": {"stoker.service.metrics", "stoker.service.telemetry"},
     "cli": SHARED | ENGINE_FOR_PARENTS,
 }
 FOLDERS_OPEN_TO = {"soak": ("stoker.watchdog",), "cli": ("stoker.watchdog", "stoker.soak", "stoker.dashboards")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..links import to_runbook
 from ..panels import GREEN, GREY, RED, YELLOW, Absent, Board, Kind, Panel, Query, Row, rate
 
 SPEED = f"{rate('stoker_generated_tokens_total')} / clamp_min(sum(stoker_engine_batch_size), 1)"
@@ -37,6 +38,7 @@ HOST = Board(
                     "none",
                     (Query("stoker_decode_slowdown_ratio", "usual over present", absent=Absent.SLOWDOWN),),
                     steps=((None, GREEN), (1.3, YELLOW), (2, RED)),
+                    links=(to_runbook("StokerThrottled"),),
                 ),
                 Panel(
                     "Batch",
@@ -55,6 +57,7 @@ HOST = Board(
                         ),
                     ),
                     steps=((None, GREEN), (5, YELLOW), (10, RED)),
+                    links=(to_runbook("StokerStalled"),),
                 ),
             ),
         ),
@@ -70,6 +73,7 @@ HOST = Board(
                     width=24,
                     height=5,
                     states=_THERMAL,
+                    links=(to_runbook("StokerThrottled"),),
                 ),
                 Panel(
                     "Clock",
@@ -96,6 +100,7 @@ HOST = Board(
                     "Growing for hours, something needs more memory than there is: see `stoker incidents`.",
                     "bytes",
                     (Query("stoker_swap_used_bytes", "used"),),
+                    links=(to_runbook("StokerSwapGrowing"),),
                 ),
                 Panel(
                     "Detectors that fire",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..links import to_runbook
 from ..panels import BLUE, GREEN, RED, YELLOW, Absent, Board, Panel, Query, Row, figure, over_range, rate
 
 HOUR = 3600
@@ -52,6 +53,7 @@ MEMORY = Board(
                     ),
                     width=8,
                     least=None,
+                    links=(to_runbook("StokerLeak"),),
                 ),
                 figure(
                     "Memory lasts for",
@@ -69,6 +71,7 @@ MEMORY = Board(
                     (Query("stoker_fragmentation_ratio", "held over used", absent=Absent.LEAK),),
                     width=8,
                     steps=((None, GREEN), (1.5, YELLOW), (2, RED)),
+                    links=(to_runbook("StokerFragmentation"),),
                 ),
                 Panel(
                     "Swapping",
@@ -79,6 +82,7 @@ MEMORY = Board(
                         Query("rate(stoker_swap_out_bytes_total[$__rate_interval])", "out"),
                     ),
                     steps=((None, GREEN), (1e6, YELLOW), (1e8, RED)),
+                    links=(to_runbook("StokerSwapGrowing"),),
                 ),
                 Panel(
                     "KV budget in use",

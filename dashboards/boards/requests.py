@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...service.telemetry import LATENCY_E2E, LATENCY_FIRST_TOKEN, LATENCY_QUEUE, RESUME
+from ..links import to_board, to_longer, to_runbook, to_slower
 from ..panels import (
     BLUE,
     GREEN,
@@ -67,6 +69,8 @@ REQUESTS = Board(
                     "stoker_time_to_first_token_seconds",
                     5,
                     20,
+                    links=(to_board("stoker-memory", "Does the prefix cache help?"),),
+                    behind=to_slower(LATENCY_FIRST_TOKEN),
                 ),
                 heatmap(
                     "Time to first token, spread",
@@ -79,6 +83,7 @@ REQUESTS = Board(
                     "stoker_time_per_output_token_seconds",
                     0.1,
                     0.3,
+                    links=(to_board("stoker-host", "Is it the machine?"),),
                 ),
                 heatmap(
                     "Between tokens, spread",
@@ -91,6 +96,7 @@ REQUESTS = Board(
                     "stoker_request_duration_seconds",
                     120,
                     600,
+                    behind=to_slower(LATENCY_E2E),
                 ),
                 latency(
                     "Queue",
@@ -98,6 +104,7 @@ REQUESTS = Board(
                     "stoker_queue_seconds",
                     1,
                     10,
+                    behind=to_slower(LATENCY_QUEUE),
                 ),
             ),
         ),
@@ -134,6 +141,7 @@ REQUESTS = Board(
                     steps=((None, YELLOW),),
                     width=8,
                     height=8,
+                    links=(to_runbook("StokerSheddingForLong"),),
                 ),
                 figure(
                     "Left by their clients",
@@ -150,6 +158,8 @@ REQUESTS = Board(
                     10,
                     60,
                     absent=Absent.RESUMES,
+                    links=(to_runbook("StokerEngineDown"),),
+                    behind=to_longer(RESUME),
                 ),
                 figure(
                     "Spans that were dropped",

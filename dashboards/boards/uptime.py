@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...service.metrics import AVAILABILITY_OBJECTIVE
+from ..links import to_board, to_runbook
 from ..panels import (
     BLUE,
     GREEN,
@@ -99,6 +100,7 @@ UPTIME = Board(
                     Query(over_range("stoker_engine_restarts_total"), instant=True),
                     steps=((None, GREEN), (1, YELLOW), (10, RED)),
                     width=4,
+                    links=(to_runbook("StokerEngineDown"),),
                 ),
                 figure(
                     "Open incidents",
@@ -113,6 +115,7 @@ UPTIME = Board(
                     Query("max(stoker_shed_level)", instant=True),
                     steps=((None, GREEN), (1, YELLOW), (3, RED)),
                     width=4,
+                    links=(to_runbook("StokerSheddingForLong"), to_board("stoker-memory", "What holds the memory?")),
                 ),
                 Panel(
                     "States",
@@ -143,6 +146,7 @@ UPTIME = Board(
                     steps=((None, YELLOW),),
                     width=8,
                     height=8,
+                    links=(to_runbook("StokerRestartLoop"),),
                 ),
                 figure(
                     "Incidents by kind",
@@ -175,6 +179,7 @@ UPTIME = Board(
                         ),
                     ),
                     steps=((None, GREEN), (6, YELLOW), (14.4, RED)),
+                    links=(to_runbook("StokerErrorBudgetBurn"), to_board("stoker-requests", "Which requests?")),
                 ),
                 Panel(
                     "Answers by status",
@@ -195,6 +200,7 @@ UPTIME = Board(
                     steps=((None, BLUE),),
                     width=8,
                     height=8,
+                    links=(to_runbook("StokerCanaryFailing"),),
                 ),
                 Panel(
                     "Canary duration",

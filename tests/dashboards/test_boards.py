@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import promql_parser
 import pytest
@@ -13,7 +15,9 @@ import pytest
 from stoker.dashboards.boards import BOARDS
 from stoker.dashboards.build import FOLDER, as_json, build
 from stoker.dashboards.check import Asked, Prometheus, queries
+from stoker.dashboards.links import Link, to_slower
 from stoker.dashboards.panels import WIDTH, Board, Kind, Panel
+from stoker.service.telemetry import LATENCY_FIRST_TOKEN
 from stoker.watchdog.metrics_page import service_rows, watchdog_rows
 
 PANELS = [(board, panel) for board in BOARDS for panel in board.panels]
@@ -87,6 +91,35 @@ def test_titles_and_ids_are_unique_and_panels_do_not_overlap(board: Board) -> No
         assert not taken & cells, panel["title"]
         assert at["x"] + at["w"] <= WIDTH
         taken |= cells
+
+
+LINKS = [(board, panel, link) for board, panel in PANELS for link in (*panel.links, *filter(None, [panel.behind]))]
+BUILT_IN = {"__url_time_range", "__all_variables", "__value.raw", "__from", "__to"}
+
+
+@pytest.mark.parametrize(("board", "panel", "link"), LINKS, ids=lambda each: getattr(each, "url", each.title))
+def test_a_link_uses_only_variables_that_are_filled_in(board: Board, panel: Panel, link: Link) -> None:
+    variables = {each["name"] for each in json.loads(as_json(board))["templating"]["list"]}
+    assert set(re.findall(r"\$\{([\w.]+)\}", link.url)) <= variables | BUILT_IN
+    if link.url.startswith("/d/"):
+        assert link.url.removeprefix("/d/").partition("?")[0] in {each.uid for each in BOARDS}
+
+
+def test_a_point_of_a_latency_leads_to_the_traces_that_were_as_slow() -> None:
+    parts = parse_qs(urlsplit(to_slower(LATENCY_FIRST_TOKEN).url).query)
+    (pane,) = json.loads(parts["panes"][0]).values()
+    (query,) = pane["queries"]
+    assert query["query"] == "{ span.gen_ai.latency.time_to_first_token >= ${__value.raw} }"
+    assert query["datasource"] == {"type": "tempo", "uid": "${tempo}"}
+    assert pane["range"] == {"from": "${__from}", "to": "${__to}"}
+
+
+def test_every_board_leads_to_the_others() -> None:
+    for board in BOARDS:
+        (link,) = json.loads(as_json(board))["links"]
+        assert link["type"] == "dashboards"
+        assert link["tags"] == json.loads(as_json(board))["tags"]
+        assert link["keepTime"]
 
 
 def test_every_time_series_shows_restarts_and_incidents() -> None:
