@@ -17,10 +17,10 @@ SERVE_OPTIONS := $(if $(MODEL),--model "$(MODEL)") $(if $(PORT),--port "$(PORT)"
 # Debian's packages of what tests hold boards, alerts and reports against; each has a command of its own name.
 OBSERVERS := prometheus prometheus-alertmanager chromium
 
-.PHONY: help install serve test chaos simulate evaluate stack lock openblas observers clean
+.PHONY: help install serve test chaos simulate evaluate dashboards-check pictures stack lock openblas observers clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv with exactly what requirements.lock names, and .venv/bin/stoker
 
@@ -42,6 +42,12 @@ simulate: $(STAMP) ## live through a thousand simulated runs of 72 hours of faul
 
 evaluate: $(STAMP) ## judge 200 generated 72-hour runs of each kind, healthy and sick; the table of docs/detection.md
 	$(BIN)/stoker watch evaluate --runs 200
+
+dashboards-check: $(STAMP) openblas observers ## five minutes of mixed load under a real Prometheus, then every query of every board
+	$(BIN)/python -m tests.dashboards.mixed_run --minutes 5
+
+pictures: $(STAMP) openblas observers ## docs/pictures: every board after a mixed run of the demo model, drawn by Grafana's components (needs npm)
+	$(BIN)/python -m tests.pictures.take --minutes 4
 
 stack: ## Prometheus, Grafana and Tempo in Docker, on Linux with Stoker itself; then http://127.0.0.1:3000
 	@test "$$(uname)" = Darwin || export COMPOSE_PROFILES=container; docker compose up --detach --build --wait

@@ -178,6 +178,7 @@ def latency(
     alarm_s: float,
     *,
     absent: Absent | None = None,
+    width: int = 12,
     links: tuple[Link, ...] = (),
     behind: Link | None = None,
 ) -> Panel:
@@ -186,7 +187,7 @@ def latency(
         Query(quantile(share, histogram), f"p{share * 100:g}", exemplars=True, absent=absent) for share in QUANTILES
     )
     steps = ((None, GREEN), (look_at_s, YELLOW), (alarm_s, RED))
-    return Panel(title, bad, "s", queries, steps=steps, links=links, behind=behind)
+    return Panel(title, bad, "s", queries, steps=steps, width=width, links=links, behind=behind)
 
 
 def heatmap(title: str, bad: str, histogram: str) -> Panel:

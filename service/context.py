@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from itertools import product
 
 from aiohttp import web
 
@@ -15,16 +16,34 @@ from .auth import Keys
 from .caller import caller_of
 from .door import Door
 from .entry import Order, Receiver
-from .errors import ModelNotFound
+from .errors import (
+    EngineLoading,
+    EngineUnavailable,
+    ModelNotFound,
+    Overloaded,
+    QueueFull,
+    QueueTimeout,
+    ShuttingDown,
+    TokensSpent,
+    TooManyAtOnce,
+)
 from .fairness import Caller
 from .ledger import Ledger
 from .metrics import Metrics
+from .observer import Resume
 from .text_worker import TextWorker
 from .traces import Traces
 from .vitals import Vitals
 
 DEFAULT_MODEL = "default"
 """Always the name of the configured model, whatever it is."""
+
+GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
+FAILURES = ("500", "503", "529")
+REFUSALS = (
+    *(QueueFull, TooManyAtOnce, TokensSpent, QueueTimeout),
+    *(EngineLoading, EngineUnavailable, Overloaded, ShuttingDown),
+)
 
 
 class Context:
@@ -51,6 +70,7 @@ class Context:
             on_refusal=lambda code: metrics.requests_shed.labels(code).inc(),
         )
         self._configured_context_tokens = settings.engine.context_tokens
+        count_from_zero(metrics, self.model_name)
 
     def conditions(self) -> Conditions:
         return self.door.conditions()
@@ -78,6 +98,16 @@ class Context:
         limits = self.ledger.snapshot().limits
         assert limits is not None, "admitted, so an engine has been there"
         return Window.of(limits, self._configured_context_tokens)
+
+
+def count_from_zero(metrics: Metrics, model: str) -> None:
+    """Show what seldom happens as 0 before it does: Prometheus sees no increase in a series that begins with 1."""
+    for endpoint, code in product(GENERATING, FAILURES):
+        metrics.requests.labels(model, endpoint, code)
+    for refusal in REFUSALS:
+        metrics.requests_shed.labels(refusal.code)
+    for outcome in Resume:
+        metrics.request_resumes.labels(outcome.value)
 
 
 CONTEXT = web.AppKey("context", Context)

@@ -17,6 +17,9 @@ import structlog
 from .journal.records import Incident, Record
 from .verdicts import Cause, DetectorName, Level, Verdict
 
+ENGINE_DEATH, SERVICE_DEATH, JOURNAL = "engine_death", "service_death", "journal"
+"""Kinds that no detector finds."""
+
 log = structlog.get_logger(__name__)
 
 

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH
 from .samples import HostReading, Sample
 from .verdicts import DetectorName, Level, Number, Verdict
 
@@ -66,6 +67,9 @@ class WatchMetrics(Collector):
         self._canary_duration = Histogram(
             CANARY_DURATION, "From a canary's sending to its answer", buckets=DURATION_BUCKETS_S, registry=registry
         )
+        for kind in (*DetectorName, ENGINE_DEATH, SERVICE_DEATH, JOURNAL):
+            # Prometheus sees no increase in a series that begins with 1.
+            self._incidents.labels(kind)
         self._journal_dropped = journal_dropped
         self._sample: Sample | None = None
         self._verdicts: tuple[Verdict, ...] = ()

@@ -19,7 +19,7 @@ from .death_incidents import DeathIncidents
 from .decisions import Child
 from .effects import Effects, Reach
 from .engine_role import EngineRole
-from .incidents import Incidents
+from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH, Incidents
 from .journal.history import History, Identity
 from .journal.journal import Journal, Retention
 from .observation import Observation, Parts
@@ -34,7 +34,6 @@ from .supervisor import Observer
 from .watch_metrics import WatchMetrics
 
 CLOSES_AFTER_S = 60.0
-JOURNAL = "journal"
 
 
 class Records:
@@ -51,11 +50,11 @@ class Records:
 
     def engine(self, child: str, identity: Callable[[], Identity], also: Observer) -> Observer:
         """The observer of an engine's supervisor; what it hears, it tells `also`."""
-        return self.history.of(child, identity, DeathIncidents("engine_death", self.incidents, also))
+        return self.history.of(child, identity, DeathIncidents(ENGINE_DEATH, self.incidents, also))
 
     def service(self, child: str, identity: Callable[[], Identity], also: Observer) -> Observer:
         """The same of the service's."""
-        return self.history.of(child, identity, DeathIncidents("service_death", self.incidents, also))
+        return self.history.of(child, identity, DeathIncidents(SERVICE_DEATH, self.incidents, also))
 
     def journal_failed(self, sentence: str) -> None:
         self.incidents.begin(JOURNAL, sentence)

@@ -65,18 +65,27 @@ def running_prometheus(folder: Path) -> Iterator[str]:
         process.wait(DEADLINE_S)
 
 
-def ask(url: str, query: str) -> list[Any]:
-    """The series that answer a query now."""
-    with urllib.request.urlopen(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}") as response:
-        result: list[Any] = json.load(response)["data"]["result"]
+def ask(url: str, query: str, at: float | None = None) -> list[Any]:
+    """The series that answer a query, now or then."""
+    return _answer(url, "query", {"query": query, "time": at or time.time()})
+
+
+def ask_range(url: str, query: str, start: float, end: float, step: float) -> list[Any]:
+    """The series that answer a query at each step."""
+    return _answer(url, "query_range", {"query": query, "start": start, "end": end, "step": step})
+
+
+def exemplars(url: str, query: str, start: float, end: float) -> list[Any]:
+    """The exemplars of the series that a query is made of."""
+    times = {"query": query, "start": start, "end": end}
+    with urllib.request.urlopen(f"{url}/api/v1/query_exemplars?{urllib.parse.urlencode(times)}") as response:
+        result: list[Any] = json.load(response)["data"]
         return result
 
 
-def exemplars(url: str, query: str) -> list[Any]:
-    """The exemplars of the last minutes."""
-    times = {"query": query, "start": time.time() - 600, "end": time.time()}
-    with urllib.request.urlopen(f"{url}/api/v1/query_exemplars?{urllib.parse.urlencode(times)}") as response:
-        result: list[Any] = json.load(response)["data"]
+def _answer(url: str, path: str, parameters: dict[str, Any]) -> list[Any]:
+    with urllib.request.urlopen(f"{url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}") as response:
+        result: list[Any] = json.load(response)["data"]["result"]
         return result
 
 

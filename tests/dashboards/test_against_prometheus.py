@@ -3,61 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import aiohttp
 import pytest
 
 from stoker.dashboards.boards import BOARDS
 from stoker.dashboards.check import Outcome, Prometheus, PrometheusUnreachable, check
+from tests.dashboards.mixed_run import config, mixed_load, targets_of
 from tests.dashboards.prometheus_server import SCRAPE_S, ask, exemplars, prometheus_scraping
-from tests.e2e.chatting import Chat, chat_body
 from tests.e2e.conftest import ServeTree, serve_tree, tree
-from tests.e2e.running import SIMULATED, RunningTree, eventually, stoker
-from tests.tiny_models import make_tiny_llama
+from tests.e2e.running import RunningTree, eventually, stoker
 
 __all__ = ["serve_tree", "tree"]
 
 LOAD_S = 12.0
 
 
-def targets_of(tree: RunningTree) -> dict[str, str]:
-    return {
-        "stoker-service": urlsplit(tree.api).netloc,
-        "stoker-watchdog": urlsplit(tree.client.serving.watchdog).netloc,
-    }
-
-
-async def some_load(tree: RunningTree, seconds: float) -> None:
-    """Streams one after the other, four at a time, and one kill of the engine among them."""
-    ends = time.monotonic() + seconds
-
-    async def client(number: int) -> None:
-        async with aiohttp.ClientSession() as http:
-            while time.monotonic() < ends:
-                body = chat_body(f"client {number} at {time.monotonic()}", max_tokens=40, stream=True)
-                await Chat(tree.api, body).run(http)
-
-    async def kill() -> None:
-        await asyncio.sleep(seconds / 3)
-        pid = tree.engine().pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-
-    await asyncio.gather(*(client(number) for number in range(4)), kill())
-
-
 @pytest.mark.timeout(120)
-async def test_no_query_fails_or_is_empty_without_a_reason(serve_tree: ServeTree, tmp_path: Path) -> None:
-    model = make_tiny_llama(tmp_path / "model")
-    config = SIMULATED.replace('kind = "simulated"', f'model = "{model}"')
-    tree = await asyncio.to_thread(serve_tree, config)
+async def test_no_query_fails_or_is_empty_without_a_reason(
+    serve_tree: ServeTree, tiny_model: Path, tmp_path: Path
+) -> None:
+    tree = await asyncio.to_thread(serve_tree, config(tiny_model))
     with prometheus_scraping(tmp_path, targets_of(tree)) as url:
-        await some_load(tree, LOAD_S)
+        await mixed_load(tree, LOAD_S)
         await asyncio.sleep(2 * SCRAPE_S)
         answers = await asyncio.to_thread(lambda: list(check(BOARDS, Prometheus(url, LOAD_S + 5, 4 * SCRAPE_S))))
         wrong = [answer for answer in answers if answer.outcome in (Outcome.EMPTY, Outcome.FAILED)]
@@ -70,7 +39,9 @@ async def test_no_query_fails_or_is_empty_without_a_reason(serve_tree: ServeTree
         assert told.returncode == 0, told.stdout
         (restarts,) = ask(url, 'sum(stoker_engine_restarts_total{reason="killed"})')
         assert restarts["value"][1] == "1"
-        traced = exemplars(url, "stoker_time_to_first_token_seconds_bucket")
+        for happened in ("stoker_requests_cancelled_total", 'stoker_requests_shed_total{reason="queue_full"}'):
+            assert float(ask(url, f"sum({happened})")[0]["value"][1]) > 0, happened
+        traced = exemplars(url, "stoker_time_to_first_token_seconds_bucket", time.time() - 600, time.time())
         assert any("trace_id" in exemplar["labels"] for series in traced for exemplar in series["exemplars"])
 
 

@@ -6,6 +6,7 @@ import re
 
 from stoker.config import Server
 from stoker.engine.protocol import Heartbeat, Memory, Phase
+from stoker.service.context import count_from_zero
 from stoker.service.ledger import Ledger
 from stoker.service.metrics import (
     ENGINE_BATCH_SIZE,
@@ -78,3 +79,12 @@ def test_every_name_has_the_prefix_and_the_base_unit() -> None:
     for name in board.names():
         assert re.fullmatch(r"stoker_[a-z_]+", name)
         assert not name.endswith(("_ms", "_milliseconds", "_mb", "_created"))
+
+
+def test_what_seldom_happens_is_there_before_it_does() -> None:
+    metrics = Metrics()
+    count_from_zero(metrics, "tiny")
+    failed = {"model": "tiny", "endpoint": "/v1/messages", "code": "529"}
+    assert metrics.registry.get_sample_value("stoker_requests_total", failed) == 0
+    assert metrics.registry.get_sample_value("stoker_requests_shed_total", {"reason": "overloaded"}) == 0
+    assert metrics.registry.get_sample_value("stoker_request_resumes_total", {"outcome": "quarantined"}) == 0
