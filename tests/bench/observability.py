@@ -1,11 +1,13 @@
-"""What it costs to see: `python -m tests.bench.observability`.
+"""What it costs to see: `python -m tests.bench.observability [--model FOLDER] [--pairs N]`.
 
-Paired runs of eight streams on a simulated engine, with metrics, traces and a collector, and without any of them; and
-how long `/metrics` takes with the label sets of fifty models.
+How long `/metrics` takes with the label sets of fifty models; then paired runs of eight streams with metrics, scrapes,
+traces and a collector, and without any of them. On a simulated engine each run has both processes to itself; with a
+model, a service of each kind takes turns on one engine, so that no difference between two engines is measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import sys
@@ -14,12 +16,14 @@ import time
 from itertools import product
 from pathlib import Path
 
+import aiohttp
 import psutil
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from stoker.config import Simulated, Telemetry
 from stoker.service.metrics import Metrics
+from tests.bench.chat import ChatClient
 from tests.service.collector import http_collector
 from tests.service.rig import Rig, ask, events, text_of
 
@@ -27,6 +31,9 @@ PAIRS = 6
 STREAMS = 8
 TOKENS = 400
 STEP_S = 0.008
+REAL_TOKENS = 48
+SCRAPE_EVERY_S = 5.0
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 UNOBSERVED = str(Path(__file__).with_name("unobserved.py"))
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/models")
 CODES = ("200", "400", "429", "499", "500", "503")
@@ -39,7 +46,7 @@ async def run(observed: bool, collector_url: str) -> tuple[float, float]:
         rig = Rig(
             Path(folder),
             simulated=Simulated(step_s=STEP_S, script="x" * 5000),
-            telemetry=Telemetry(otlp_endpoint=collector_url, otlp_protocol="http") if observed else Telemetry(),
+            telemetry=told_to(collector_url) if observed else Telemetry(),
         )
         try:
             service = await rig.start_service(*(() if observed else (UNOBSERVED,)))
@@ -60,18 +67,66 @@ async def stream(rig: Rig, tokens: int) -> None:
         await text_of(events(response))
 
 
-async def compare() -> None:
+async def compare(pairs: int) -> None:
     with http_collector() as collector:
         gains, on, off = [], [], []
-        for _ in range(PAIRS):
+        for _ in range(pairs):
             seen, unseen = await run(True, collector.url), await run(False, collector.url)
             gains.append(seen[0] / unseen[0] - 1)
             on.append(seen)
             off.append(unseen)
             print(f"on {seen[0]:.1f} tok/s, off {unseen[0]:.1f} tok/s, {gains[-1]:+.2%}", file=sys.stderr)
     cost = [statistics.median(cpu for _, cpu in runs) * 1e6 for runs in (on, off)]
-    print(f"tokens/s, on against off, median of {PAIRS} pairs: {statistics.median(gains):+.2%}")
+    print(f"tokens/s, on against off, median of {pairs} pairs: {statistics.median(gains):+.2%}")
     print(f"CPU of the service a token: on {cost[0]:.0f} us, off {cost[1]:.0f} us")
+
+
+async def compare_with(model: Path, pairs: int) -> None:
+    """Questions of the same length to both sides, turn by turn, each side first in every other turn."""
+    gains = []
+    with http_collector() as collector, tempfile.TemporaryDirectory() as name:
+        seen = Rig(Path(name), telemetry=told_to(collector.url), model_name="demo", model_path=model, real=True)
+        unseen = Rig(Path(name), model_name="demo", model_path=model, real=True)
+        await seen.start()
+        await unseen.start_service(UNOBSERVED)
+        await unseen.until_status("/health/ready", 200)
+        scraping = asyncio.create_task(scrapes(seen))
+        try:
+            for turn in range(pairs + 1):
+                rates = {}
+                for rig in (seen, unseen) if turn % 2 else (unseen, seen):
+                    rates[rig] = await rate_of(rig, f"{turn}{'ab'[rig is seen]}")
+                gain = rates[seen] / rates[unseen] - 1
+                print(f"on {rates[seen]:.1f} tok/s, off {rates[unseen]:.1f} tok/s, {gain:+.2%}", file=sys.stderr)
+                gains += [gain] if turn else []  # the first one warms up
+        finally:
+            scraping.cancel()
+            await unseen.stop()
+            await seen.stop()
+    quarters = statistics.quantiles(gains, n=4)
+    print(
+        f"tokens/s with a real engine, on against off, median of {pairs} pairs: {statistics.median(gains):+.2%} "
+        f"(quartiles {quarters[0]:+.2%} and {quarters[2]:+.2%})"
+    )
+
+
+def told_to(collector_url: str) -> Telemetry:
+    return Telemetry(otlp_endpoint=collector_url, otlp_protocol="http")
+
+
+async def rate_of(rig: Rig, turn: str) -> float:
+    # Questions that differ from the first word on, so that no prefix cache helps the second side.
+    questions = [f"{turn}.{stream} is the number of this task: write a long story." for stream in range(STREAMS)]
+    async with ChatClient(rig.url, "default") as client:
+        return await client.tokens_per_second(questions, REAL_TOKENS)
+
+
+async def scrapes(rig: Rig) -> None:
+    async with aiohttp.ClientSession() as http:
+        while True:
+            async with http.get(f"{rig.url}/metrics", headers={"accept": OPENMETRICS}) as answer:
+                await answer.read()
+            await asyncio.sleep(SCRAPE_EVERY_S)
 
 
 def scrape() -> None:
@@ -94,6 +149,14 @@ def scrape() -> None:
         )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    asked = parser.parse_args()
     scrape()
-    asyncio.run(compare())
+    asyncio.run(compare(asked.pairs) if asked.model is None else compare_with(asked.model.resolve(), asked.pairs))
+
+
+if __name__ == "__main__":
+    main()

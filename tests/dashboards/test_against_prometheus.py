@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from stoker.dashboards.boards import BOARDS
+from stoker.dashboards.boards.requests import REQUESTS
 from stoker.dashboards.check import Outcome, Prometheus, PrometheusUnreachable, check
 from tests.dashboards.mixed_run import config, mixed_load, targets_of
 from tests.dashboards.prometheus_server import SCRAPE_S, ask, exemplars, prometheus_scraping
 from tests.e2e.conftest import ServeTree, serve_tree, tree
 from tests.e2e.running import RunningTree, eventually, stoker
+from tests.pictures.answers import Source, answers_to
 
 __all__ = ["serve_tree", "tree"]
 
@@ -41,6 +43,11 @@ async def test_no_query_fails_or_is_empty_without_a_reason(
         assert restarts["value"][1] == "1"
         for happened in ("stoker_requests_cancelled_total", 'stoker_requests_shed_total{reason="queue_full"}'):
             assert float(ask(url, f"sum({happened})")[0]["value"][1]) > 0, happened
+        drawn = Source(url, time.time() - LOAD_S, time.time())
+        for board in BOARDS:
+            answered = await asyncio.to_thread(answers_to, board, drawn)
+            assert len(answered) == len(list(board.panels))
+        assert any(each["exemplars"] for each in await asyncio.to_thread(answers_to, REQUESTS, drawn))
         traced = exemplars(url, "stoker_time_to_first_token_seconds_bucket", time.time() - 600, time.time())
         assert any("trace_id" in exemplar["labels"] for series in traced for exemplar in series["exemplars"])
 
