@@ -9,7 +9,7 @@ from typing import Any
 
 from .boards import BOARDS
 from .links import RUNBOOKS, RUNBOOKS_AT, TEMPO, Link
-from .panels import MARKS, WIDTH, Board, Kind, Mark, Panel, Query, Row, Variable
+from .panels import COUNT, MARKS, WIDTH, Board, Kind, Mark, Panel, Query, Row, Variable
 from .sdk import (
     JSONEncoder,
     common,
@@ -29,6 +29,8 @@ FOLDER = Path(__file__).parent / "json"
 SOURCE = common_models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 TAG = "stoker"
 ROW_HEIGHT = 1
+NOTHING = "none"
+"""What a count shows that has no series above 0."""
 
 Builder = timeseries.Panel | stat.Panel | statetimeline.Panel | heatmap.Panel
 
@@ -110,6 +112,8 @@ def _panel(panel: Panel) -> Builder:
         made = made.min(panel.least)
     if panel.most is not None:
         made = made.max(panel.most)
+    if panel.decimals is not None:
+        made = made.decimals(panel.decimals)
     made = made.links([_link(link) for link in panel.links])
     if panel.behind is not None:
         made = made.data_links([_link(panel.behind)])
@@ -123,7 +127,11 @@ def _of_kind(panel: Panel) -> Builder:
         case Kind.STAT:
             color = dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS)
             last = common.ReduceDataOptions().calcs(["lastNotNull"])
-            return stat.Panel().color_scheme(color).reduce_options(last)
+            # Left to itself, Grafana names no series where there is only one.
+            named = any(query.legend for query in panel.queries)
+            text = common_models.BigValueTextMode.VALUE_AND_NAME if named else common_models.BigValueTextMode.VALUE
+            made = stat.Panel().color_scheme(color).reduce_options(last).text_mode(text)
+            return made.no_value(NOTHING) if panel.unit == COUNT else made
         case Kind.STATES:
             return statetimeline.Panel().mappings(_mappings(panel)).span_nulls(False)
         case Kind.HEATMAP:

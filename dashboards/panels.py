@@ -15,6 +15,10 @@ from .links import Link
 GREEN, YELLOW, RED, BLUE, GREY = "green", "yellow", "red", "blue", "text"
 WIDTH = 24
 QUANTILES = (0.5, 0.95, 0.99)
+COUNT = "none"
+"""Grafana's unit of plain numbers."""
+_DECIMALS = {COUNT: 0, "percentunit": 2}
+"""Of figures: `increase` guesses beyond the first and last sample, and half a restart is none."""
 
 
 class Kind(StrEnum):
@@ -70,6 +74,7 @@ class Panel:
     width: int = 12
     height: int = 8
     stacked: bool = False
+    decimals: int | None = None
     least: float | None = 0
     most: float | None = None
     states: tuple[tuple[str, str, str], ...] = ()
@@ -148,9 +153,9 @@ def over_range(metric: str, by: str = "", where: str = "") -> str:
     return f"sum{_by(by)} (increase({metric}{where}[$__range]))"
 
 
-def quantile(share: float, histogram: str) -> str:
+def quantile(share: float, histogram: str, window: str = "$__rate_interval") -> str:
     """Below which value this share of observations is."""
-    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', 'le')})"
+    return f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket[{window}])))"
 
 
 def figure(
@@ -158,7 +163,7 @@ def figure(
     bad: str,
     query: Query,
     *,
-    unit: str = "none",
+    unit: str = COUNT,
     steps: tuple[tuple[float | None, str], ...] = ((None, GREEN),),
     width: int,
     height: int = 5,
@@ -167,7 +172,20 @@ def figure(
     links: tuple[Link, ...] = (),
 ) -> Panel:
     """One number now, or one a series, in the colour of its step."""
-    return Panel(title, bad, unit, (query,), Kind.STAT, steps, width, height, least=least, most=most, links=links)
+    return Panel(
+        title,
+        bad,
+        unit,
+        (query,),
+        Kind.STAT,
+        steps,
+        width,
+        height,
+        decimals=_DECIMALS.get(unit),
+        least=least,
+        most=most,
+        links=links,
+    )
 
 
 def latency(

@@ -22,7 +22,7 @@ from ..panels import (
     rate,
 )
 
-CHOSEN = '{model=~"$model"}'
+CHOSEN = '{model=~"$model",endpoint=~"/v1/.*"}'
 
 REQUESTS = Board(
     uid="stoker-requests",
@@ -137,10 +137,12 @@ REQUESTS = Board(
                 figure(
                     "Turned away",
                     "Requests refused at the door, by why. Lasting refusals want another machine or a smaller model.",
-                    Query(over_range("stoker_requests_shed_total", "reason"), "{{reason}}", absent=Absent.SHED),
+                    Query(
+                        over_range("stoker_requests_shed_total", "reason") + " > 0", "{{reason}}", absent=Absent.SHED
+                    ),
                     steps=((None, YELLOW),),
                     width=8,
-                    height=6,
+                    height=5,
                     links=(to_runbook("StokerSheddingForLong"),),
                 ),
                 figure(
@@ -149,7 +151,7 @@ REQUESTS = Board(
                     Query(over_range("stoker_requests_cancelled_total"), "cancelled", instant=True),
                     steps=((None, BLUE),),
                     width=8,
-                    height=6,
+                    height=5,
                 ),
                 figure(
                     "Spans that were dropped",
@@ -157,7 +159,7 @@ REQUESTS = Board(
                     Query(over_range("stoker_spans_dropped_total"), "spans", instant=True),
                     steps=((None, GREEN), (1, RED)),
                     width=8,
-                    height=6,
+                    height=5,
                 ),
                 latency(
                     "Pause of resumed requests",

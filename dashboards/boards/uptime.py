@@ -68,7 +68,7 @@ UPTIME = Board(
             (
                 figure(
                     "Uptime",
-                    "Share of the time in which a canary would have been answered. Below 99.5 % nights were spoilt.",
+                    "Share of the watched time in which a canary would have been answered. Below 99.5 % a night was spoilt.",
                     Query(f"avg_over_time({ANSWERS}[$__range:5s])", instant=True),
                     unit="percentunit",
                     steps=((None, RED), (0.99, YELLOW), (0.995, GREEN)),
@@ -145,7 +145,7 @@ UPTIME = Board(
                     ),
                     steps=((None, YELLOW),),
                     width=8,
-                    height=8,
+                    height=5,
                     links=(to_runbook("StokerRestartLoop"),),
                 ),
                 figure(
@@ -154,15 +154,19 @@ UPTIME = Board(
                     Query(over_range("stoker_incidents_total", "kind") + " > 0", "{{kind}}", absent=Absent.INCIDENTS),
                     steps=((None, YELLOW),),
                     width=8,
-                    height=8,
+                    height=5,
                 ),
                 figure(
                     "Resumed requests",
                     "Requests whose engine died, by what came of them. Anything but `resumed` was noticed by a client.",
-                    Query(over_range("stoker_request_resumes_total", "outcome"), "{{outcome}}", absent=Absent.RESUMES),
+                    Query(
+                        over_range("stoker_request_resumes_total", "outcome") + " > 0",
+                        "{{outcome}}",
+                        absent=Absent.RESUMES,
+                    ),
                     steps=((None, BLUE),),
                     width=8,
-                    height=8,
+                    height=5,
                 ),
                 Panel(
                     "Error budget burn",
@@ -196,7 +200,11 @@ UPTIME = Board(
                 figure(
                     "Canary",
                     "Small requests through the whole stack, by the watchdog. Any outcome but ok is an incident.",
-                    Query(over_range("stoker_canary_requests_total", "outcome"), "{{outcome}}", absent=Absent.CANARY),
+                    Query(
+                        over_range("stoker_canary_requests_total", "outcome") + " > 0",
+                        "{{outcome}}",
+                        absent=Absent.CANARY,
+                    ),
                     steps=((None, BLUE),),
                     width=8,
                     height=8,
@@ -208,7 +216,8 @@ UPTIME = Board(
                     "s",
                     (
                         Query(
-                            quantile(0.95, "stoker_canary_duration_seconds"),
+                            # They come every few minutes, so that a narrower window would mostly be empty.
+                            quantile(0.95, "stoker_canary_duration_seconds", "15m"),
                             "p95",
                             absent=Absent.CANARY,
                         ),

@@ -72,8 +72,8 @@ def test_a_panel_says_what_is_bad(board: Board, panel: Panel) -> None:
 
 @pytest.mark.parametrize("asked", QUERIES, ids=name_of)
 def test_a_rate_spans_what_grafana_asks_for(asked: Asked) -> None:
-    # Fixed windows only where the window is the point: budget burn, annotations.
-    if "rate(" in asked.expr and "burn" not in asked.place:
+    # Fixed windows only where the window is the point: budget burn, canaries, annotations.
+    if "rate(" in asked.expr and "burn" not in asked.place and "Canary" not in asked.place:
         assert "$__rate_interval" in asked.expr or "$__range" in asked.expr
 
 
@@ -131,6 +131,14 @@ def test_every_time_series_shows_restarts_and_incidents() -> None:
 def test_latencies_carry_exemplars() -> None:
     latencies = [panel for _, panel in PANELS if panel.kind is Kind.HEATMAP or panel.title.startswith("Time to first")]
     assert any(query.exemplars for panel in latencies for query in panel.queries)
+
+
+def test_a_figure_of_one_series_is_named_where_its_name_matters() -> None:
+    for board in BOARDS:
+        for made in json.loads(as_json(board))["panels"]:
+            if made["type"] == "stat":
+                named = any(target.get("legendFormat") for target in made["targets"])
+                assert made["options"]["textMode"] == ("value_and_name" if named else "value"), made["title"]
 
 
 def test_the_committed_boards_are_those_that_are_built(tmp_path: Path) -> None:

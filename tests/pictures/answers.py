@@ -39,6 +39,7 @@ def answers_to(board: Board, source: Source) -> list[dict[str, Any]]:
     return [
         {
             "series": [series for query in panel.queries for series in _series(panel, query, source)],
+            "step": _step(panel, source),
             "absent": next((query.absent.value for query in panel.queries if query.absent is not None), None),
             "exemplars": list(_exemplars(panel, source)),
         }
@@ -60,14 +61,18 @@ def _series(panel: Panel, query: Query, source: Source) -> Iterator[dict[str, An
         found = ask(source.url, source.filled_in(query.expr), source.ends)
         told = [(each["metric"], [each["value"]]) for each in found]
     else:
-        step = source.step if panel.kind is not Kind.HEATMAP else (source.ends - source.begins) / CELLS
+        step = _step(panel, source)
         expr = source.filled_in(query.expr, rate_s=step)
         found = ask_range(source.url, expr, source.begins, source.ends, step)
         told = [(each["metric"], each["values"]) for each in found]
     for labels, values in told:
         numbers = [[at, float(value)] for at, value in values if not math.isnan(float(value))]
         if numbers:
-            yield {"name": _name(query.legend, labels), "values": numbers, "labelled": "{{" in query.legend}
+            yield {"name": _name(query.legend, labels), "values": numbers}
+
+
+def _step(panel: Panel, source: Source) -> float:
+    return (source.ends - source.begins) / CELLS if panel.kind is Kind.HEATMAP else source.step
 
 
 def _name(legend: str, labels: dict[str, str]) -> str:

@@ -3,6 +3,7 @@
 
 import 'uplot/dist/uPlot.min.css';
 
+import UPNG from 'upng-js';
 import { FieldType, createDataFrame, createTheme, dateTime, getDisplayProcessor } from '@grafana/data';
 import { BigValue, PanelChrome, ThemeContext, TimeSeries } from '@grafana/ui';
 import { createRoot } from 'react-dom/client';
@@ -115,10 +116,9 @@ function Figures({ panel, answer, width, height }) {
       {answer.series.map((series, index) => {
         const frame = frameOf(series, index, panel, 1000);
         const value = frame.fields[1].display(series.values.at(-1)[1]);
-        value.title = share > 1 || series.labelled ? series.name : undefined;
-        return (
-          <BigValue key={index} {...size} value={value} theme={THEME} colorMode="value" graphMode="none" textMode="auto" />
-        );
+        value.title = series.name;
+        const { textMode, colorMode } = panel.options;
+        return <BigValue key={index} {...size} {...{ value, textMode, colorMode }} count={share} theme={THEME} graphMode="none" />;
       })}
     </div>
   );
@@ -182,7 +182,7 @@ function States({ panel, answer, times, width, height }) {
       ))}
       <Axis times={times} left={LABELS} width={right} top={height - 30} />
       {Object.values(states).map((state, index) => (
-        <g key={state.text} transform={`translate(${LABELS + index * 120}, ${height - 16})`}>
+        <g key={state.text} transform={`translate(${LABELS + index * 150}, ${height - 16})`}>
           <rect width="14" height="4" y="4" fill={colour(state.color)} />
           <text x="20" y="10" fill={THEME.colors.text.secondary} fontSize="12">
             {state.text}
@@ -210,6 +210,7 @@ function Heat({ panel, answer, times, width, height }) {
   const display = getDisplayProcessor({ field: { type: FieldType.number, config: { unit: panel.fieldConfig.defaults.unit } }, theme: THEME });
   const [left, bottom] = [60, 24];
   const [right, row] = [width - left, (height - bottom) / rows.length];
+  const every = Math.ceil(14 / row);
   const most = Math.max(...rows.flatMap((each) => each.counts.map(([, count]) => count)));
   const x = (at) => left + (right * (at - times.from)) / (times.to - times.from);
   const label = (le) => {
@@ -221,15 +222,15 @@ function Heat({ panel, answer, times, width, height }) {
       {rows.map((each, index) => (
         <g key={each.le} transform={`translate(0, ${height - bottom - row * (index + 1)})`}>
           <text x={left - 8} y={row / 2 + 4} fill={THEME.colors.text.secondary} fontSize="12" textAnchor="end">
-            {label(each.le)}
+            {index % every === 0 && label(each.le)}
           </text>
           {each.counts
             .filter(([, count]) => count > 0)
             .map(([at, count]) => (
               <rect
                 key={at}
-                x={x(at - times.step)}
-                width={x(at) - x(at - times.step) + 0.5}
+                x={x(at - answer.step)}
+                width={x(at) - x(at - answer.step) + 0.5}
                 height={row - 1}
                 fill={colour('orange')}
                 fillOpacity={0.15 + 0.85 * Math.sqrt(count / most)}
@@ -262,7 +263,7 @@ function Panel({ panel, answer, times, marks, column }) {
             <Kind {...{ panel, answer, times, marks }} width={innerWidth} height={innerHeight} />
           ) : (
             <div style={{ color: THEME.colors.text.secondary, textAlign: 'center', paddingTop: innerHeight / 2 - 12 }}>
-              {answer.absent ? `No data: ${answer.absent}` : 'No data'}
+              {panel.fieldConfig.defaults.noValue ?? `No data: ${answer.absent}`}
             </div>
           )
         }
@@ -290,4 +291,14 @@ function Board({ board, answers, times, marks, width }) {
 
 window.draw = (told) => {
   createRoot(document.getElementById('board')).render(<Board {...told} width={window.innerWidth} />);
+};
+
+// The same picture in 256 colours, as base64: a third of the size.
+window.shrink = async (png) => {
+  const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${png}`)).blob());
+  const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+  canvas.drawImage(image, 0, 0);
+  const pixels = canvas.getImageData(0, 0, image.width, image.height).data;
+  const bytes = new Uint8Array(UPNG.encode([pixels.buffer], image.width, image.height, 256));
+  return btoa(Array.from(bytes, (each) => String.fromCharCode(each)).join(''));
 };
