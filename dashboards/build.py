@@ -125,13 +125,7 @@ def _panel(panel: Panel) -> Builder:
 def _of_kind(panel: Panel) -> Builder:
     match panel.kind:
         case Kind.STAT:
-            color = dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS)
-            last = common.ReduceDataOptions().calcs(["lastNotNull"])
-            # Left to itself, Grafana names no series where there is only one.
-            named = any(query.legend for query in panel.queries)
-            text = common_models.BigValueTextMode.VALUE_AND_NAME if named else common_models.BigValueTextMode.VALUE
-            made = stat.Panel().color_scheme(color).reduce_options(last).text_mode(text)
-            return made.no_value(NOTHING) if panel.unit == COUNT else made
+            return _figure(panel)
         case Kind.STATES:
             return statetimeline.Panel().mappings(_mappings(panel)).span_nulls(False)
         case Kind.HEATMAP:
@@ -139,19 +133,33 @@ def _of_kind(panel: Panel) -> Builder:
             colour = heatmap.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME).scheme("Oranges")
             return heatmap.Panel().calculate(False).y_axis(axis).color(colour)
         case Kind.TIME:
-            legend = (
-                common.VizLegendOptions()
-                .show_legend(True)
-                .placement(common_models.LegendPlacement.BOTTOM)
-                .display_mode(common_models.LegendDisplayMode.LIST)
-            )
-            made = timeseries.Panel().legend(legend).line_width(1).fill_opacity(30 if panel.stacked else 8)
-            if panel.stacked:
-                made = made.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
-            if len(panel.steps) > 1:
-                dashed = common.GraphThresholdsStyleConfig().mode(common_models.GraphThresholdsStyleMode.DASHED)
-                made = made.thresholds_style(dashed)
-            return made
+            return _lines(panel)
+
+
+def _figure(panel: Panel) -> stat.Panel:
+    color = dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS)
+    last = common.ReduceDataOptions().calcs(["lastNotNull"])
+    # Left to itself, Grafana names no series where there is only one.
+    named = any(query.legend for query in panel.queries)
+    text = common_models.BigValueTextMode.VALUE_AND_NAME if named else common_models.BigValueTextMode.VALUE
+    made = stat.Panel().color_scheme(color).reduce_options(last).text_mode(text)
+    return made.no_value(NOTHING) if panel.unit == COUNT else made
+
+
+def _lines(panel: Panel) -> timeseries.Panel:
+    legend = (
+        common.VizLegendOptions()
+        .show_legend(True)
+        .placement(common_models.LegendPlacement.BOTTOM)
+        .display_mode(common_models.LegendDisplayMode.LIST)
+    )
+    made = timeseries.Panel().legend(legend).line_width(1).fill_opacity(30 if panel.stacked else 8)
+    if panel.stacked:
+        made = made.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
+    if len(panel.steps) > 1:
+        dashed = common.GraphThresholdsStyleConfig().mode(common_models.GraphThresholdsStyleMode.DASHED)
+        made = made.thresholds_style(dashed)
+    return made
 
 
 def _mappings(panel: Panel) -> list[Any]:

@@ -66,7 +66,7 @@ MEMORY = Board(
                 ),
                 Panel(
                     "Fragmentation",
-                    "Memory held over memory used. Above 2 a large pool is cleared; that costs a moment and no restart.",
+                    "Memory held over memory used. Above 2 a large pool is cleared, which costs no restart.",
                     "none",
                     (Query("stoker_fragmentation_ratio", "held over used", absent=Absent.LEAK),),
                     width=8,

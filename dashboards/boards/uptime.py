@@ -68,7 +68,7 @@ UPTIME = Board(
             (
                 figure(
                     "Uptime",
-                    "Share of the watched time in which a canary would have been answered. Below 99.5 % a night was spoilt.",
+                    "Share of the watched time in which a canary would be answered. Below 99.5 % a night was spoilt.",
                     Query(f"avg_over_time({ANSWERS}[$__range:5s])", instant=True),
                     unit="percentunit",
                     steps=((None, RED), (0.99, YELLOW), (0.995, GREEN)),
