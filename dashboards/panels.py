@@ -139,7 +139,13 @@ MARKS = (
         RED,
         Absent.RESUMES,
     ),
-    Mark("Incidents", "stoker_incident_open == 1", "{{kind}}", YELLOW, Absent.INCIDENTS),
+    Mark(
+        "Incidents",
+        "sum by (kind) (increase(stoker_incidents_total[1m])) > 0",
+        "{{kind}}",
+        YELLOW,
+        Absent.INCIDENTS,
+    ),
 )
 
 
