@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -104,24 +105,32 @@ async def _trouble(tree: RunningTree, seconds: float) -> None:
         await asyncio.gather(*(Chat(tree.api, body).run(http) for _ in range(BURST)), return_exceptions=True)
 
 
+@contextlib.contextmanager
+def a_mixed_run(model: Path, seconds: float) -> Iterator[tuple[RunningTree, str]]:
+    """A tree that has been through it, and the address of the Prometheus that watched."""
+    with tempfile.TemporaryDirectory() as name:
+        tree = RunningTree(Path(name) / "home", config(model))
+        tree.start()
+        try:
+            with prometheus_scraping(Path(name), targets_of(tree)) as url:
+                asyncio.run(mixed_load(tree, seconds))
+                time.sleep(2 * SCRAPE_S)
+                yield tree, url
+        finally:
+            tree.stop()
+
+
 def main() -> int:
     """Returns the exit code of `stoker dashboards check`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("model", type=Path, nargs="?", help="default: a tiny random one")
     parser.add_argument("--minutes", type=float, default=5.0)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        tree = RunningTree(folder / "home", config(asked.model or make_tiny_llama(folder / "model")))
-        tree.start()
-        try:
-            with prometheus_scraping(folder, targets_of(tree)) as url:
-                asyncio.run(mixed_load(tree, asked.minutes * 60))
-                time.sleep(2 * SCRAPE_S)
-                options = ("--prometheus", url, "--minutes", str(max(1.0, asked.minutes)), "--scrape-s", str(SCRAPE_S))
-                told = stoker(tree.home, "dashboards", "check", *options)
-        finally:
-            tree.stop()
+        model = asked.model.resolve() if asked.model else make_tiny_llama(Path(name))
+        with a_mixed_run(model, asked.minutes * 60) as (tree, url):
+            options = ("--prometheus", url, "--minutes", str(max(1.0, asked.minutes)), "--scrape-s", str(SCRAPE_S))
+            told = stoker(tree.home, "dashboards", "check", *options)
     sys.stdout.write(told.stdout + told.stderr)
     return told.returncode
 

@@ -6,16 +6,12 @@ With `--prometheus URL` it draws what is there instead of running anything.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import base64
 import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +23,7 @@ from stoker.dashboards.build import as_json
 from stoker.dashboards.panels import Board
 from stoker.engine.models import ensure
 from stoker.engine.progress import progress_on
-from tests.dashboards.mixed_run import config, mixed_load, targets_of
-from tests.dashboards.prometheus_server import SCRAPE_S, prometheus_scraping
-from tests.e2e.running import RunningTree
+from tests.dashboards.mixed_run import a_mixed_run
 from tests.pictures.answers import Source, answers_to, marks
 
 HERE = Path(__file__).parent
@@ -41,36 +35,25 @@ ADDRESS = "http://board.test/"
 CHROMIUM = "/usr/bin/chromium"
 MODELS = Path.home() / ".cache" / "stoker-tests"
 WIDTH = 1400
-ESBUILD = (
-    *(
-        "--bundle",
-        "--minify",
-        "--loader:.svg=dataurl",
-        "--loader:.woff2=dataurl",
-        "--loader:.ttf=empty",
-        "--jsx=automatic",
-    ),
-    *('--define:process.env.NODE_ENV="production"', "--define:global=window", "--log-level=error"),
-)
 
 
-def bundle() -> str:
-    """The page's script, with all that it needs."""
+def page_of_everything() -> str:
+    """The page's HTML, with the script, styles and packages that it needs inside it."""
     BUILD.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json", "page.jsx"):
         shutil.copy(HERE / name, BUILD / name)
     subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], cwd=BUILD, check=True)
-    subprocess.run(["node_modules/.bin/esbuild", "page.jsx", *ESBUILD, "--outfile=page.js"], cwd=BUILD, check=True)
-    return (BUILD / "page.js").read_text(encoding="utf-8")
+    subprocess.run(["npm", "run", "--silent", "build"], cwd=BUILD, check=True)
+    script, styles = ((BUILD / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    return f"<style>{BODY} {styles}</style><div id=board></div><script>{script}</script>"
 
 
-def draw(browser: Browser, script: str, styles: str, board: Board, source: Source) -> Path:
+def draw(browser: Browser, html: str, board: Board, source: Source) -> Path:
     """One board's picture."""
     page = browser.new_page(viewport={"width": WIDTH, "height": 100})
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     # An address, answered here, since a page without one may keep no settings.
-    html = f"<style>{BODY} {styles}</style><div id=board></div><script>{script}</script>"
     page.route(ADDRESS, lambda route: route.fulfill(body=html, content_type="text/html; charset=utf-8"))
     page.goto(ADDRESS)
     page.evaluate("told => window.draw(told)", told(board, source))
@@ -95,30 +78,14 @@ def told(board: Board, source: Source) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def a_prometheus_after_a_mixed_run(model: Path, minutes: float) -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        tree = RunningTree(folder / "home", config(model))
-        tree.start()
-        try:
-            with prometheus_scraping(folder, targets_of(tree)) as url:
-                asyncio.run(mixed_load(tree, minutes * 60))
-                time.sleep(2 * SCRAPE_S)
-                yield url
-        finally:
-            tree.stop()
-
-
-def take(url: str, minutes: float) -> None:
+def take(html: str, url: str, minutes: float) -> None:
     """All boards, into `docs/pictures`."""
     source = Source(url, time.time() - minutes * 60, time.time())
-    script, styles = bundle(), (BUILD / "page.css").read_text(encoding="utf-8")
     PICTURES.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for board in BOARDS:
-            path = draw(browser, script, styles, board, source)
+            path = draw(browser, html, board, source)
             sys.stderr.write(f"{path} {path.stat().st_size / 1000:.0f} kB\n")
         browser.close()
 
@@ -129,12 +96,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--prometheus", help="draw what is there")
     asked = parser.parse_args()
+    html = page_of_everything()
     if asked.prometheus:
-        take(asked.prometheus, asked.minutes)
+        take(html, asked.prometheus, asked.minutes)
         return
     model = asked.model or ensure("demo", MODELS, progress_on(Console(stderr=True)))
-    with a_prometheus_after_a_mixed_run(model, asked.minutes) as url:
-        take(url, asked.minutes)
+    with a_mixed_run(model.resolve(), asked.minutes * 60) as (_, url):
+        take(html, url, asked.minutes)
 
 
 if __name__ == "__main__":
