@@ -45,12 +45,13 @@ app.add_typer(dashboards_commands.app, name="dashboards")
 
 def main() -> None:
     """The entry point: every known error is one sentence on standard error."""
+    from .alerts.errors import AlertsError
     from .engine.errors import EngineError
     from .watchdog.errors import WatchdogError
 
     try:
         app()
-    except (ConfigError, EngineError, WatchdogError) as error:
+    except (AlertsError, ConfigError, EngineError, WatchdogError) as error:
         typer.echo(f"stoker: {error}", err=True)
         sys.exit(2)
 

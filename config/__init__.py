@@ -1,10 +1,12 @@
 """The one configuration: a TOML file, read once at the door into frozen settings.
 
-One module a part of it: `server`, `engine`, `watchdog`, `telemetry`; `everything` joins them, `section` is what they
-have in common. `reading` finds, parses and checks the file; `writing` makes the commented example, and `reference` the
-page in `docs`. `paths` says where everything under `$STOKER_HOME` lives, `children` what the processes are told.
+One module a part of it: `server`, `engine`, `watchdog`, `telemetry`, `alerts`; `everything` joins them, `section` is
+what they have in common. `reading` finds, parses and checks the file; `writing` makes the commented example, and
+`reference` the page in `docs`. `paths` says where everything under `$STOKER_HOME` lives, `children` what the processes
+are told.
 """
 
+from .alerts import Alerts, QuietPeriod, WebhookTarget, url_problem
 from .children import EngineEndpoint, EngineProcess, ServiceProcess
 from .engine import Engine, Fault, Simulated
 from .everything import Config
@@ -19,6 +21,7 @@ from .writing import example
 
 __all__ = [
     "MAX_SOCKET_PATH_BYTES",
+    "Alerts",
     "Canary",
     "Canonical",
     "Config",
@@ -31,6 +34,7 @@ __all__ = [
     "Journal",
     "Paths",
     "Port",
+    "QuietPeriod",
     "Restart",
     "Seconds",
     "Section",
@@ -41,8 +45,10 @@ __all__ = [
     "Simulated",
     "Telemetry",
     "Watchdog",
+    "WebhookTarget",
     "example",
     "known_keys",
     "load",
     "reference",
+    "url_problem",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .alerts import Alerts
 from .engine import Engine
 from .section import Section
 from .server import Server
@@ -20,3 +21,5 @@ class Config(Section):
     """The parent of the tree."""
     telemetry: Telemetry = Telemetry()
     """What is recorded of each request, and where it goes."""
+    alerts: Alerts = Alerts()
+    """Who is told about incidents."""

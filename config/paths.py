@@ -21,6 +21,7 @@ class Paths:
         self.run = home / "run"
         self.logs = home / "logs"
         self.lock = self.run / "serve.lock"
+        self.quiet = home / "quiet.json"
         self.admin_token = home / "admin.token"
         self.journal_url = f"sqlite+aiosqlite:///{home / 'stoker.db'}"
 

@@ -54,7 +54,8 @@ def _explain_one(problem: Any) -> str:
         hint = f"; did you mean `{nearest[0]}`?" if nearest else "; see `stoker config schema` for all keys"
         return f"unknown key `{location}`{hint}"
     message = problem["msg"][0].lower() + problem["msg"][1:]
-    if isinstance(problem["input"], dict):
+    # A secret that was written where only its place should be must not go into a log.
+    if isinstance(problem["input"], dict) or problem["type"] == "bare_secret":
         return f"`{location}`: {message}"
     return f"`{location}` = {problem['input']!r}: {message}"
 

@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 from .section import Count, Port, Seconds, Section
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -82,7 +83,7 @@ class Server(Section):
 
     @model_validator(mode="after")
     def _no_open_door(self) -> Server:
-        if self.api_keys is None and not self.allow_anyone and not _is_loopback(self.host):
+        if self.api_keys is None and not self.allow_anyone and not is_loopback(self.host):
             raise PydanticCustomError(
                 "open_door",
                 "`host` = {host} lets other machines in, and no `api_keys` say who may come; "

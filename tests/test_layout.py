@@ -14,7 +14,7 @@ import pytest
 from stoker import config
 
 ROOT = Path(__file__).parent.parent
-ROLES = ("config", "engine", "service", "watchdog", "soak", "dashboards")
+ROLES = ("config", "engine", "service", "watchdog", "soak", "dashboards", "alerts")
 SOURCES = sorted([*ROOT.glob("*.py"), *(file for role in ROLES for file in (ROOT / role).rglob("*.py"))])
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
@@ -30,9 +30,14 @@ OPEN_TO = {
     "watchdog": SHARED | ENGINE_FOR_PARENTS | {"stoker.service.metrics"},
     "soak": SHARED | ENGINE_FOR_PARENTS,
     "dashboards": {"stoker.service.metrics", "stoker.service.telemetry"},
-    "cli": SHARED | ENGINE_FOR_PARENTS,
+    "alerts": SHARED | {"stoker.service.metrics"},
+    "cli": SHARED | ENGINE_FOR_PARENTS | {"stoker.alerts.errors"},
 }
-FOLDERS_OPEN_TO = {"soak": ("stoker.watchdog",), "cli": ("stoker.watchdog", "stoker.soak", "stoker.dashboards")}
+FOLDERS_OPEN_TO = {
+    "watchdog": ("stoker.alerts",),
+    "soak": ("stoker.watchdog",),
+    "cli": ("stoker.watchdog", "stoker.soak", "stoker.dashboards"),
+}
 
 
 def role_of(file: Path) -> str:
@@ -109,7 +114,7 @@ def test_every_process_but_the_engine_starts_without_mlx() -> None:
 
 def starts_no_engine(file: Path) -> bool:
     """And can be imported: alembic's `env.py` is run by alembic alone."""
-    return role_of(file) in {"service", "watchdog", "soak"} and file.name not in {"__main__.py", "env.py"}
+    return role_of(file) in {"service", "watchdog", "soak", "alerts"} and file.name not in {"__main__.py", "env.py"}
 
 
 def test_the_example_configuration_is_the_defaults() -> None:

@@ -13,6 +13,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
+from ..alerts.courier import Telling
+from ..alerts.runbooks import page
 from ..engine.errors import EngineUnavailable
 from ..engine.protocol import Reclaimed, ReclaimLevel
 from .past import Past
@@ -49,6 +51,9 @@ class Watched(Protocol):
     async def history(self, window_s: float) -> Past:
         """Incidents and uptime of the last so many seconds."""
 
+    def telling(self) -> Telling:
+        """Who is told of incidents, and what is on its way."""
+
 
 class WatchdogApi:
     """Routes over a tree."""
@@ -61,6 +66,8 @@ class WatchdogApi:
         self._app.router.add_get("/status", self._status)
         self._app.router.add_get("/incidents", self._incidents)
         self._app.router.add_get("/samples", self._samples)
+        self._app.router.add_get("/alerts", self._alerts)
+        self._app.router.add_get("/runbooks/{name}", self._runbook)
         self._app.router.add_get("/metrics", make_aiohttp_handler(registry))
         self._app.router.add_post("/engines/{name}/restart", self._restart_engine)
         self._app.router.add_post("/engines/{name}/reclaim", self._reclaim_engine)
@@ -86,6 +93,16 @@ class WatchdogApi:
                 400, "invalid_value", "`since_s` is how many seconds to look back; try /incidents?since_s=259200"
             )
         return _json(await self._watched.history(float(window_s)))
+
+    async def _alerts(self, request: web.Request) -> web.Response:
+        return _json(self._watched.telling())
+
+    async def _runbook(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        text = page(name)
+        if text is None:
+            return _error(404, "no_such_runbook", f"there is no runbook `{name}`; `stoker alerts rules` names them all")
+        return web.Response(text=text, content_type="text/markdown")
 
     async def _samples(self, request: web.Request) -> web.Response:
         lines = [encode(sample) + b"\n" for sample in self._watched.samples]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from .journal.records import Incident, Record
+from .journal.records import Incident
 from .verdicts import Cause, DetectorName, Level, Verdict
 
 ENGINE_DEATH, SERVICE_DEATH, JOURNAL = "engine_death", "service_death", "journal"
@@ -43,7 +43,7 @@ class Incidents:
     """What is wrong at the moment. Times for the wall come from `clock`; those of verdicts are the samples' own."""
 
     def __init__(
-        self, put: Callable[[Record], None], observer: Observer, clock: Callable[[], float], closes_after_s: float
+        self, put: Callable[[Incident], None], observer: Observer, clock: Callable[[], float], closes_after_s: float
     ) -> None:
         """A finding's incident ends when it has been well for `closes_after_s`, by the samples' clock."""
         self._put = put

@@ -34,6 +34,7 @@ from .service_role import ServiceRole
 from .shed_level import ShedLevel
 from .status import Status, engine_status, service_status
 from .supervisor import Deadlines, State, Supervisor, running
+from .telling import courier_for
 from .watching import Records, Watching
 
 ENGINE_NAME = "default"
@@ -58,7 +59,8 @@ async def serve(
 
     `notify_socket` is where systemd listens, if it does.
 
-    Raises `ChildUnusable` when a child says before that moment that no restart will help it.
+    Raises `ChildUnusable` when a child says before that moment that no restart will help it, and `AlertsError` when a
+    webhook's target cannot be used.
     """
     async with aiohttp.ClientSession() as http:
         failure = await Tree(premises, http, output, Notifier(notify_socket)).run(on_ready)
@@ -81,7 +83,8 @@ class Tree:
         start_s, stop_s = settings.start_deadline_s, settings.stop_deadline_s
         engine = _engine_role(premises)
         patient = Deadlines(start_s + _weights_bytes(premises) / LOADED_BYTES_PER_S, stop_s)
-        self._records = records = Records(settings, premises.paths, metrics.registry)
+        appoint = courier_for(premises.config.alerts, premises.paths, premises.watchdog.url, http)
+        self._records = records = Records(settings, premises.paths, metrics.registry, appoint)
         counted = records.engine(engine.name, self._engine_identity, metrics.engine(premises.model_name))
         self._engines = {
             ENGINE_NAME: SupervisedEngine(engine, Supervisor(engine, settings, patient, counted, output.child_line))

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ..alerts.outbox import RETRIED, Outcome
 from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH
 from .samples import HostReading, Sample
 from .verdicts import DetectorName, Level, Number, Verdict
@@ -16,6 +17,8 @@ INCIDENTS = "stoker_incidents_total"
 INCIDENT_OPEN = "stoker_incident_open"
 ACTIONS = "stoker_watchdog_actions_total"
 CANARY_REQUESTS = "stoker_canary_requests_total"
+WEBHOOK_DELIVERIES = "stoker_webhook_deliveries_total"
+WEBHOOKS_WAITING = "stoker_webhooks_waiting"
 CANARY_DURATION = "stoker_canary_duration_seconds"
 DETECTOR_FIRING = "stoker_detector_firing"
 JOURNAL_DROPPED = "stoker_journal_records_dropped_total"
@@ -31,6 +34,8 @@ MEMORY_PRESSURE_LEVEL = "stoker_memory_pressure_level"
 THERMAL_LEVEL = "stoker_thermal_level"
 CPU_FREQUENCY_RATIO = "stoker_cpu_frequency_ratio"
 
+CANARY_OUTCOMES = ("answered", "refused", "failed", "right", "wrong")
+WEBHOOK_OUTCOMES = (*Outcome, RETRIED)
 DURATION_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 _OF_VERDICTS = {
@@ -67,9 +72,17 @@ class WatchMetrics(Collector):
         self._canary_duration = Histogram(
             CANARY_DURATION, "From a canary's sending to its answer", buckets=DURATION_BUCKETS_S, registry=registry
         )
+        self._webhooks = Counter(
+            WEBHOOK_DELIVERIES, "Webhooks by what came of an attempt or a delivery", ["outcome"], registry=registry
+        )
+        self._webhooks_waiting = Gauge(WEBHOOKS_WAITING, "Webhooks that are not delivered yet", registry=registry)
+        # Prometheus sees no increase in a series that begins with 1.
         for kind in (*DetectorName, ENGINE_DEATH, SERVICE_DEATH, JOURNAL):
-            # Prometheus sees no increase in a series that begins with 1.
             self._incidents.labels(kind)
+        for outcome in CANARY_OUTCOMES:
+            self._canaries.labels(outcome)
+        for outcome in WEBHOOK_OUTCOMES:
+            self._webhooks.labels(outcome)
         self._journal_dropped = journal_dropped
         self._sample: Sample | None = None
         self._verdicts: tuple[Verdict, ...] = ()
@@ -92,6 +105,12 @@ class WatchMetrics(Collector):
     def canary(self, outcome: str, duration_s: float) -> None:
         self._canaries.labels(outcome).inc()
         self._canary_duration.observe(duration_s)
+
+    def webhook(self, outcome: str) -> None:
+        self._webhooks.labels(outcome).inc()
+
+    def webhooks_waiting(self, count: int) -> None:
+        self._webhooks_waiting.set(count)
 
     def describe(self) -> Iterator[Metric]:
         """Every family of `collect`, so that their names are known while there is nothing to say."""

@@ -6,6 +6,7 @@ be made once they are there.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from collections.abc import Callable
 import aiohttp
 from prometheus_client import CollectorRegistry
 
+from ..alerts.courier import Telling
 from ..config import Paths, Watchdog
 from .canary import Canary
 from .death_incidents import DeathIncidents
@@ -22,6 +24,8 @@ from .engine_role import EngineRole
 from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH, Incidents
 from .journal.history import History, Identity
 from .journal.journal import Journal, Retention
+from .journal.records import Incident
+from .journal.shelf import JournalShelf
 from .observation import Observation, Parts
 from .panel import Panel, Sensitivity
 from .past import Past
@@ -31,6 +35,7 @@ from .sensors.sampler import Sampler, Situation
 from .sensors.sensors import host_sensor, process_sensor
 from .sensors.service import ServiceSensor
 from .supervisor import Observer
+from .telling import Appoint, edge_of
 from .watch_metrics import WatchMetrics
 
 CLOSES_AFTER_S = 60.0
@@ -39,14 +44,16 @@ CLOSES_AFTER_S = 60.0
 class Records:
     """What is written down, from the tree's first moment on."""
 
-    def __init__(self, settings: Watchdog, paths: Paths, registry: CollectorRegistry) -> None:
+    def __init__(self, settings: Watchdog, paths: Paths, registry: CollectorRegistry, appoint: Appoint) -> None:
+        """`appoint` makes the courier, who keeps what it tells in the journal."""
         url = settings.journal.url or paths.journal_url
         retention = Retention(settings.journal.full_samples_s, settings.journal.keep_s)
         self.journal = Journal(url, retention, self)
         self.history = History(self.journal.put, time.time)
         self.metrics = WatchMetrics(registry, lambda: self.journal.dropped)
         closes_after_s = CLOSES_AFTER_S / settings.detection_speed
-        self.incidents = Incidents(self.journal.put, self.metrics, time.time, closes_after_s)
+        self.courier = appoint(JournalShelf(self.journal), self.metrics)
+        self.incidents = Incidents(self._incident, self.metrics, time.time, closes_after_s)
 
     def engine(self, child: str, identity: Callable[[], Identity], also: Observer) -> Observer:
         """The observer of an engine's supervisor; what it hears, it tells `also`."""
@@ -55,6 +62,10 @@ class Records:
     def service(self, child: str, identity: Callable[[], Identity], also: Observer) -> Observer:
         """The same of the service's."""
         return self.history.of(child, identity, DeathIncidents(SERVICE_DEATH, self.incidents, also))
+
+    def _incident(self, incident: Incident) -> None:
+        self.journal.put(incident)
+        self.courier.tell(edge_of(incident))
 
     def journal_failed(self, sentence: str) -> None:
         self.incidents.begin(JOURNAL, sentence)
@@ -80,6 +91,7 @@ class Watching:
     ) -> None:
         self._settings = settings
         self._journal = records.journal
+        self._courier = records.courier
         self._reach = reach
         self._engine = engine
         self._canary = Canary(service_url, admin_token, http, records.metrics, settings.canary.deadline_s)
@@ -109,10 +121,15 @@ class Watching:
     async def history(self, window_s: float) -> Past:
         return Past(await self._journal.incidents(time.time() - window_s), await self.observation.uptime(window_s))
 
+    def telling(self) -> Telling:
+        return self._courier.snapshot()
+
     async def run(self) -> None:
-        """Look, judge, act, and send canaries; ends only by cancellation."""
+        """Look, judge, act, tell, and send canaries; ends only by cancellation."""
         with scheduled(self._settings.canary, self._canary, self._journal):
-            await self.observation.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._courier.run())
+                tasks.create_task(self.observation.run())
 
     def _situation(self) -> Situation:
         engine = self._engine

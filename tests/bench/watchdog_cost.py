@@ -25,6 +25,7 @@ from stoker.watchdog.journal.records import SampleRecord
 from stoker.watchdog.panel import Panel
 from stoker.watchdog.samples import Sample, encode
 from stoker.watchdog.watching import Records
+from tests.alerts.receivers import nobody
 from tests.e2e.chatting import ask, chat_body
 from tests.e2e.running import SIMULATED, RunningTree
 
@@ -70,7 +71,7 @@ async def _serving(home: Path, seconds: float) -> Sample:
 
 
 async def _many(home: Path, sample: Sample, count: int) -> None:
-    records = Records(Watchdog(), Paths(home), CollectorRegistry())
+    records = Records(Watchdog(), Paths(home), CollectorRegistry(), nobody)
     panel, state = Panel(), policy.State()
     writing = asyncio.create_task(records.journal.run())
     process, began = psutil.Process(), time.process_time()

@@ -11,6 +11,8 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stoker.alerts.courier import Telling
+from stoker.alerts.outbox import TargetStatus
 from stoker.engine.errors import EngineUnavailable
 from stoker.engine.protocol import Reclaimed
 from stoker.watchdog import metrics
@@ -70,6 +72,9 @@ class Book:
     def __init__(self) -> None:
         self.samples = (Sample(at=1.0, wall=2.0), Sample(at=2.0, wall=3.0))
         self.asked: list[float] = []
+
+    def telling(self) -> Telling:
+        return Telling(None, (TargetStatus("ops", 1, 2, "HTTP status 500", 9.0, False, False),))
 
     async def history(self, window_s: float) -> Past:
         self.asked.append(window_s)
@@ -175,3 +180,15 @@ async def test_metrics_are_open_metrics_for_who_asks_for_them(asked: Asked) -> N
     async with asked.http.get("/metrics", headers=headers) as response:
         assert response.content_type == "application/openmetrics-text"
         assert (await response.text()).endswith("# EOF\n")
+
+
+async def test_who_is_told_is_said_with_what_is_on_its_way(asked: Asked) -> None:
+    async with asked.http.get("/alerts") as response:
+        assert (await response.json())["targets"][0]["error"] == "HTTP status 500"
+
+
+async def test_a_runbook_is_where_alerts_say_that_it_is(asked: Asked) -> None:
+    async with asked.http.get("/runbooks/StokerEngineDown") as response:
+        assert response.status == 200 and (await response.text()).startswith("# StokerEngineDown")
+    async with asked.http.get("/runbooks/Nothing") as response:
+        assert response.status == 404

@@ -19,6 +19,7 @@ from stoker.watchdog.sensors.linux import LinuxHost, LinuxProcesses
 from stoker.watchdog.sensors.sampler import Sampler, Situation
 from stoker.watchdog.sensors.service import Vitals
 from stoker.watchdog.watching import Records
+from tests.alerts.receivers import nobody
 from tests.watchdog.sensors.trees import Tree
 from tests.watchdog.test_effects import Door, Pretence
 from tests.watchdog.test_supervisor import LIVES, Script, supervised
@@ -48,7 +49,7 @@ class Machine:
         self.steps = 0
         self.door = Door()
         self.registry = CollectorRegistry()
-        self.records = Records(Watchdog(detection_speed=SPEED), Paths(root), self.registry)
+        self.records = Records(Watchdog(detection_speed=SPEED), Paths(root), self.registry, nobody)
 
     def situation(self) -> Situation:
         self.steps += 1

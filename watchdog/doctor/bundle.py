@@ -27,8 +27,10 @@ from .server import ServerReading
 
 LOG_TAIL_BYTES = 512 * 1024
 PACKAGES = ("stoker", "mlx", "mlx-lm", "transformers", "aiohttp", "numpy", "llguidance")
-SECRET = re.compile(r"token|secret|password|headers|key", re.IGNORECASE)
+SECRET = re.compile(r"token|secret|password|headers|key|^values$", re.IGNORECASE)
 _CREDENTIALS = re.compile(rb"(?i)(bearer\s+|sk-)[\w.~+/=-]{8,}")
+_URL_PATHS = re.compile(r"(https?://[^/\s]+/)\S+")
+"""Chat rooms are posted to by whoever knows their address."""
 _URL_PASSWORDS = re.compile(r"(://[^:/@\s]+:)[^@/\s]+@")
 
 
@@ -57,7 +59,9 @@ def without_secrets(value: Any) -> Any:
         return {key: "***" if _is_secret(key, each) else without_secrets(each) for key, each in value.items()}
     if isinstance(value, list):
         return [without_secrets(each) for each in value]
-    return _URL_PASSWORDS.sub(r"\1***@", value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return _URL_PATHS.sub(r"\1***", _URL_PASSWORDS.sub(r"\1***@", value))
 
 
 def _is_secret(key: str, value: Any) -> bool:

@@ -10,15 +10,17 @@ import asyncio
 import contextlib
 import importlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import msgspec
 import structlog
 
 from .errors import JournalDamaged, JournalUnavailable
-from .records import ActionRecord, Incident, IncidentTold, Interval, Record, SampleRecord
+from .queue import Queue
+from .records import ActionRecord, DeliveryRecord, Incident, IncidentTold, Interval, Record
 
 if TYPE_CHECKING:
     from .store import Store
@@ -27,11 +29,11 @@ FLUSH_S = 1.0
 RETRY_S = 30.0
 READ_PATIENCE_S = 5.0
 CLOSE_PATIENCE_S = 3.0
-MAX_SAMPLES = 10_000
-MAX_OTHERS = 5_000
+KEEP_PATIENCE_S = 3.0
+"""Who waits for a record to be written waits no longer; it is written all the same when it can be."""
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Record)
+At = TypeVar("At", bound=ActionRecord | DeliveryRecord)
 
 log = structlog.get_logger(__name__)
 
@@ -63,8 +65,11 @@ class Journal:
         self._listener = listener
         self._started_at = time.time()
         self._store: Store | None = None
-        self._queue = _Queue()
+        self._queue = Queue()
         self._stopping = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._usable = asyncio.Event()
+        self._kept: list[asyncio.Future[bool]] = []
         self._thin = False
         self._check = False
         self._failed = False
@@ -84,6 +89,22 @@ class Journal:
         """Keep a record; it is in the database about a second later, if the database can be written."""
         self._queue.put(record)
 
+    async def keep(self, records: Iterable[Record]) -> bool:
+        """Put records that must outlive this process; True once they are in the database, False when that is only
+        possible later."""
+        for record in records:
+            self._queue.put(record)
+        if self._failed:
+            return False
+        written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._kept.append(written)
+        self._wake.set()
+        try:
+            async with asyncio.timeout(KEEP_PATIENCE_S):
+                return await written
+        except TimeoutError:
+            return False
+
     def thin(self) -> None:
         """Forget what is old, at the next opportunity."""
         self._thin = True
@@ -95,6 +116,7 @@ class Journal:
     def stop(self) -> None:
         """Write what is left and end `run`."""
         self._stopping.set()
+        self._wake.set()
 
     async def run(self) -> None:
         """Write until `stop`; a database that hangs then is not waited for."""
@@ -106,15 +128,20 @@ class Journal:
         await self._close()
 
     async def _write(self) -> None:
-        """A batch a second; after a failure ever more seldom, and never giving up."""
+        """A batch a second, or at once when somebody waits; after a failure ever more seldom, and never giving up."""
         wait_s = FLUSH_S
         while True:
+            self._wake.clear()
+            waiting, self._kept = self._kept, []
             written = await self._flush()
+            for each in waiting:
+                if not each.done():
+                    each.set_result(written)
             if self._stopping.is_set():
                 return
             wait_s = FLUSH_S if written else min(RETRY_S, 2 * wait_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wait_s)
+                await asyncio.wait_for(self._wake.wait(), wait_s)
 
     async def incidents(self, since: float) -> list[IncidentTold]:
         """Those that were open after `since` (seconds since 1970), oldest first; those that wait in the queue too."""
@@ -122,15 +149,24 @@ class Journal:
         told = {each.incident.id: each for each in kept}
         for incident in self._queue.of_kind(Incident):
             before = told.get(incident.id, IncidentTold(incident))
-            told[incident.id] = IncidentTold(incident, before.actions)
+            told[incident.id] = msgspec.structs.replace(before, incident=incident)
         for action in self._queue.of_kind(ActionRecord):
             if (of := told.get(action.incident or "")) is not None:
-                others = [each for each in of.actions if each.id != action.id]
-                told[of.incident.id] = IncidentTold(
-                    of.incident, tuple(sorted([*others, action], key=lambda each: each.at))
-                )
+                told[of.incident.id] = msgspec.structs.replace(of, actions=_with(of.actions, action))
+        for delivery in self._queue.of_kind(DeliveryRecord):
+            if (of := told.get(delivery.incident)) is not None:
+                told[of.incident.id] = msgspec.structs.replace(of, deliveries=_with(of.deliveries, delivery))
         lasted = [each for each in told.values() if each.incident.closed_at is None or each.incident.closed_at >= since]
         return sorted(lasted, key=lambda each: each.incident.opened_at)
+
+    async def deliveries_left(self) -> list[DeliveryRecord]:
+        """What an earlier process left of its webhooks; waits until the database can be read, however long that is."""
+        while True:
+            await self._usable.wait()
+            found = await self._ask(lambda store: store.deliveries_left(self._started_at))
+            if found is not None:
+                return found
+            await asyncio.sleep(FLUSH_S)
 
     async def intervals(self, child: str, since: float) -> list[Interval]:
         """A child's states after `since`, oldest first; what waits in the queue is newer than what is kept."""
@@ -140,13 +176,17 @@ class Journal:
 
     async def _read(self, ask: Callable[[Store], Awaitable[list[T]]]) -> list[T]:
         """What the database has; nothing while it cannot be asked."""
+        return await self._ask(ask) or []
+
+    async def _ask(self, ask: Callable[[Store], Awaitable[list[T]]]) -> list[T] | None:
+        """None while it cannot be asked."""
         try:
             if self._store is not None:
                 async with asyncio.timeout(READ_PATIENCE_S):
                     return await ask(self._store)
         except (JournalUnavailable, JournalDamaged, TimeoutError) as error:
             log.warning("journal_unreadable", error=str(error))
-        return []
+        return None
 
     async def _flush(self) -> bool:
         """Write everything that waits; False when the database could not be used."""
@@ -173,6 +213,7 @@ class Journal:
             await self._close()
             self._report(f"the journal failed: {type(error).__name__}: {error}")
             return False
+        self._usable.set()
         if self._failed:
             self._failed = False
             self._listener.journal_recovered()
@@ -221,36 +262,7 @@ class Journal:
             log.warning("journal_not_closed", error=f"{type(error).__name__}: {error}")
 
 
-class _Queue:
-    """Records that wait, by kind and key, oldest first. When there are too many, samples and others each lose their
-    own oldest: no flood of the former may cost the latter."""
-
-    def __init__(self) -> None:
-        self._samples: dict[tuple[object, ...], Record] = {}
-        self._others: dict[tuple[object, ...], Record] = {}
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        return len(self._samples) + len(self._others)
-
-    def put(self, record: Record) -> None:
-        is_sample = isinstance(record, SampleRecord)
-        queue, bound = (self._samples, MAX_SAMPLES) if is_sample else (self._others, MAX_OTHERS)
-        queue[type(record), *record.key] = record
-        if len(queue) > bound:
-            del queue[next(iter(queue))]
-            self.dropped += 1
-
-    def waiting(self) -> list[Record]:
-        return [*self._others.values(), *self._samples.values()]
-
-    def written(self, records: list[Record]) -> None:
-        """Let go of these, unless a newer one has come with the same key."""
-        for record in records:
-            key = (type(record), *record.key)
-            for queue in (self._samples, self._others):
-                if queue.get(key) is record:
-                    del queue[key]
-
-    def of_kind(self, kind: type[R]) -> list[R]:
-        return [record for record in self._others.values() if isinstance(record, kind)]
+def _with(before: Sequence[At], newer: At) -> tuple[At, ...]:
+    """The newer one in the place of the one with its key, oldest first."""
+    others = (each for each in before if each.key != newer.key)
+    return tuple(sorted((*others, newer), key=lambda each: each.at))

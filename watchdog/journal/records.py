@@ -109,11 +109,33 @@ class Incident(Record, frozen=True):
         return (self.id,)
 
 
+class DeliveryRecord(Record, frozen=True):
+    """One end of an incident on its way to one webhook's target; `outcome` is None while it is not over."""
+
+    id: str
+    incident: str
+    target: str
+    status: str
+    """Which end: `firing` or `resolved`."""
+    at: float
+    attempts: int
+    outcome: str | None = None
+    ended_at: float | None = None
+    error: str | None = None
+    line: str = ""
+    """All of it as the outbox writes it, to go on from."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.id,)
+
+
 class IncidentTold(msgspec.Struct, frozen=True):
-    """An incident with what was done about it, oldest first."""
+    """An incident with what was done about it and who was told, oldest first."""
 
     incident: Incident
     actions: tuple[ActionRecord, ...] = ()
+    deliveries: tuple[DeliveryRecord, ...] = ()
 
     @property
     def duration_s(self) -> float | None:

@@ -21,8 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from .errors import JournalDamaged, JournalUnavailable
 from .migrations import migrate
-from .records import ActionRecord, Incident, IncidentTold, Interval, Record
-from .tables import TABLES, actions, incidents, intervals, samples, verdicts
+from .records import ActionRecord, DeliveryRecord, Incident, IncidentTold, Interval, Record
+from .tables import TABLES, actions, deliveries, incidents, intervals, samples, verdicts
 
 LOCK_PATIENCE_MS = 2000
 POOL_PATIENCE_S = 5.0
@@ -87,6 +87,7 @@ class Store:
                     (actions, actions.c.at),
                     (intervals, intervals.c.until),
                     (incidents, incidents.c.closed_at),
+                    (deliveries, deliveries.c.ended_at),
                 ):
                     await connection.execute(delete(table).where(column < kept_since))
 
@@ -114,10 +115,31 @@ class Store:
             async with self._engine.connect() as connection:
                 found = await connection.execute(select(incidents).where(lasted).order_by(incidents.c.opened_at))
                 rows = [Incident(**row) for row in found.mappings()]
-                of_these = actions.c.incident.in_([incident.id for incident in rows])
+                ids = [incident.id for incident in rows]
+                of_these = actions.c.incident.in_(ids)
                 done = await connection.execute(select(actions).where(of_these).order_by(actions.c.at))
                 acts = [ActionRecord(**row) for row in done.mappings()]
-        return [IncidentTold(each, tuple(act for act in acts if act.incident == each.id)) for each in rows]
+                of_these = deliveries.c.incident.in_(ids)
+                sent = await connection.execute(select(deliveries).where(of_these).order_by(deliveries.c.at))
+                told = [DeliveryRecord(**row) for row in sent.mappings()]
+        return [
+            IncidentTold(
+                each,
+                tuple(act for act in acts if act.incident == each.id),
+                tuple(delivery for delivery in told if delivery.incident == each.id),
+            )
+            for each in rows
+        ]
+
+    async def deliveries_left(self, before: float) -> list[DeliveryRecord]:
+        """Of ends of incidents before `before`: what is not over, and beginnings that no end was ever made for."""
+        ended = select(deliveries.c.incident).where(deliveries.c.status == "resolved")
+        endless = (deliveries.c.status == "firing") & deliveries.c.incident.not_in(ended)
+        left = (deliveries.c.at < before) & or_(deliveries.c.outcome.is_(None), endless)
+        with _failures_of(self._name):
+            async with self._engine.connect() as connection:
+                found = await connection.execute(select(deliveries).where(left).order_by(deliveries.c.at))
+                return [DeliveryRecord(**row) for row in found.mappings()]
 
     async def intervals(self, child: str, since: float) -> list[Interval]:
         """Those that lasted past `since`, oldest first."""

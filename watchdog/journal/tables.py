@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import JSON, Column, Double, Integer, MetaData, String, Table, Text
 
-from .records import ActionRecord, Incarnation, Incident, Interval, Record, SampleRecord, VerdictRecord
+from .records import ActionRecord, DeliveryRecord, Incarnation, Incident, Interval, Record, SampleRecord, VerdictRecord
 
 metadata = MetaData()
 
@@ -71,6 +71,21 @@ incidents = Table(
     Column("closed_at", Double),
 )
 
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", String(160), primary_key=True),
+    Column("incident", String(32), nullable=False, index=True),
+    Column("target", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("at", Double, nullable=False, index=True),
+    Column("attempts", Integer, nullable=False),
+    Column("outcome", String(16)),
+    Column("ended_at", Double),
+    Column("error", Text),
+    Column("line", Text, nullable=False),
+)
+
 TABLES: dict[type[Record], Table] = {
     Incarnation: incarnations,
     Interval: intervals,
@@ -78,4 +93,5 @@ TABLES: dict[type[Record], Table] = {
     VerdictRecord: verdicts,
     ActionRecord: actions,
     Incident: incidents,
+    DeliveryRecord: deliveries,
 }

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from stoker.watchdog.journal import journal as module
+from stoker.watchdog.journal import queue
 from stoker.watchdog.journal import store as store_module
 from stoker.watchdog.journal.errors import JournalDamaged
 from stoker.watchdog.journal.journal import Journal, Retention
@@ -218,7 +219,7 @@ async def test_a_database_that_hangs_holds_up_neither_who_records_nor_who_reads_
 async def test_a_flood_of_samples_costs_the_oldest_samples_and_nothing_else(
     file: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SAMPLES", 10)
+    monkeypatch.setattr(queue, "MAX_SAMPLES", 10)
     journal = Journal(url_of(file), Retention(60.0, 3600.0), heard)
     journal.put(INCIDENT)
     for at in range(25):
