@@ -50,7 +50,7 @@ def test_secrets_of_the_configuration_are_left_out_and_counts_are_not() -> None:
     }
     assert without_secrets(settings) == {
         "max_tokens": 7,
-        "webhook": {"secret": "***", "url": "https://user:***@host/x"},
+        "webhook": {"secret": "***", "url": "https://user:***@host/***"},
         "telemetry": {"headers": "***", "endpoint": "http://host"},
         "api_keys": None,
     }
