@@ -20,6 +20,7 @@ import typer
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
 from .dashboards import commands as dashboards_commands
+from .soak.commands import bench
 from .watchdog.commands import connect, doctor, engine, install, status, watch
 from .watchdog.commands.options import AsJson, ConfigFile, print_json
 
@@ -47,11 +48,12 @@ def main() -> None:
     """The entry point: every known error is one sentence on standard error."""
     from .alerts.errors import AlertsError
     from .engine.errors import EngineError
+    from .soak.errors import SoakError
     from .watchdog.errors import WatchdogError
 
     try:
         app()
-    except (AlertsError, ConfigError, EngineError, WatchdogError) as error:
+    except (AlertsError, ConfigError, EngineError, SoakError, WatchdogError) as error:
         typer.echo(f"stoker: {error}", err=True)
         sys.exit(2)
 
@@ -119,6 +121,7 @@ def _greet(serving: Serving, model: str) -> None:
         )
 
 
+app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("connect")(connect.connect)
 app.command("incidents")(status.incidents)

@@ -28,7 +28,7 @@ OPEN_TO = {
     "engine": SHARED,
     "service": SHARED | ENGINE_WORDS,
     "watchdog": SHARED | ENGINE_FOR_PARENTS | {"stoker.service.metrics"},
-    "soak": SHARED | ENGINE_FOR_PARENTS,
+    "soak": SHARED | ENGINE_FOR_PARENTS | {"stoker.service.metrics"},
     "dashboards": {"stoker.service.metrics", "stoker.service.telemetry"},
     "alerts": SHARED | {"stoker.service.metrics"},
     "cli": SHARED | ENGINE_FOR_PARENTS | {"stoker.alerts.errors"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ class Shape:
             return f"{said}{words.RENAME}\n\n```python\n{words.code(text, size)}\n```"
         return f"{said}{words.prose(text, size)} {words.task(text)}"
 
+    @functools.cache  # noqa: B019  # a few texts of each shape, which live as long as the catalog
     def _system(self, seed: int, which: int, scale: float) -> str:
         """Tools are described in it, as agents do for models whose chat templates know none."""
         draw = random.Random(f"{self.name} system {seed} {which}")

@@ -1,0 +1,71 @@
+"""A report: facts, tables of estimates and notes, in a form that text, pages and programs are made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .estimate import Estimate
+from .figures import METRICS, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric, a cell for each column; `best` are the numbers of the columns that no other one beats."""
+
+    key: str
+    title: str
+    unit: Unit
+    definition: str
+    cells: tuple[Estimate | None, ...]
+    best: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under named columns."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was measured, and how."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...] = ()
+
+
+def metric_rows(columns: Sequence[dict[str, Estimate | None]], judged: bool) -> tuple[Row, ...]:
+    """Every metric, whether any column shows it or not: what a target hides is said too."""
+    rows = []
+    for metric in METRICS:
+        cells = tuple(column.get(metric.key) for column in columns)
+        best = _best(cells, metric.better == "lower") if judged and metric.better is not None else ()
+        rows.append(Row(metric.key, metric.title, metric.unit, metric.definition, cells, best))
+    return tuple(rows)
+
+
+def _best(cells: Sequence[Estimate | None], lower: bool) -> tuple[int, ...]:
+    """The leading cell and those whose intervals reach it, between which nothing is decided; none if that is all."""
+    known = [(cell.median, number) for number, cell in enumerate(cells) if cell is not None]
+    if len(known) < 2:
+        return ()
+    _, leader = min(known) if lower else max(known)
+    best = tuple(number for _, number in known if _reach(cells[number], cells[leader]))
+    return best if len(best) < len(known) else ()
+
+
+def _reach(one: Estimate | None, other: Estimate | None) -> bool:
+    if one is None or other is None:
+        return False
+    (low, high), (least, most) = _interval(one), _interval(other)
+    return low <= most and least <= high
+
+
+def _interval(cell: Estimate) -> tuple[float, float]:
+    return (cell.median if cell.low is None else cell.low, cell.median if cell.high is None else cell.high)

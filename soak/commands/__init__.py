@@ -1,0 +1,1 @@
+"""The commands of `stoker` that put load on an endpoint."""
