@@ -20,7 +20,7 @@ import typer
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
 from .dashboards import commands as dashboards_commands
-from .soak.commands import bench
+from .soak.commands import bench, compare
 from .watchdog.commands import connect, doctor, engine, install, status, watch
 from .watchdog.commands.options import AsJson, ConfigFile, print_json
 
@@ -122,6 +122,7 @@ def _greet(serving: Serving, model: str) -> None:
 
 
 app.command("bench")(bench.bench)
+app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
 app.command("connect")(connect.connect)
 app.command("incidents")(status.incidents)

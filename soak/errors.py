@@ -13,3 +13,19 @@ class UnknownWorkload(SoakError):
 
 class TargetUnusable(SoakError):
     """The target does not answer, or not as its API says."""
+
+
+class StacksUnusable(SoakError):
+    """What shall be compared is not said in a way that can be done."""
+
+
+class StackFailed(SoakError):
+    """A server that was to be compared did not start, or not in time."""
+
+
+class UnknownPrecision(SoakError):
+    """No precision has that name."""
+
+
+class QualityUnknown(SoakError):
+    """What a precision costs could not be measured."""

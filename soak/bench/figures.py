@@ -11,7 +11,8 @@ from ..lag import Lag
 from ..outcome import ERRORS, Failure, Outcome
 from .estimate import quantile
 
-Unit = Literal["s", "tok/s", "streams", "bytes", "share", "1/h", "nats"]
+Unit = Literal["s", "tok/s", "streams", "bytes", "share", "1/h", "nats", "plain"]
+Better = Literal["lower", "higher"]
 HOUR_S = 3600.0
 
 
@@ -29,6 +30,8 @@ class Seen:
     """Of the target, at equal distances."""
     deaths: int | None = None
     """Of the process that computes; None where nobody can tell."""
+    start_s: float | None = None
+    """From its start to its word that it is ready; None where it was not started for this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Metric:
     key: str
     title: str
     unit: Unit
-    better: Literal["lower", "higher"] | None
+    better: Better | None
     definition: str
     of: Callable[[Seen], float | None]
 
@@ -135,6 +138,7 @@ METRICS = (
     Metric("insane", "wrong texts", "share", "lower", "lost tokens, broken characters, endless loops, of all requests",
            lambda seen: _share(seen, lambda outcome: bool(outcome.findings))),
     Metric("crashes", "crash rate", "1/h", "lower", "deaths of the process that computes", _crashes),
+    Metric("start", "start", "s", "lower", "from the command to the word that it is ready", lambda seen: seen.start_s),
     Metric("uptime", "uptime", "share", "higher", "canaries that were answered in time, of all that were sent",
            lambda seen: sum(seen.canaries) / len(seen.canaries) if seen.canaries else None),
 )  # fmt: skip

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .estimate import Estimate
-from .figures import METRICS, Unit
+from .figures import METRICS, Better, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,10 @@ class Row:
     definition: str
     cells: tuple[Estimate | None, ...]
     best: tuple[int, ...] = ()
+
+    def judged(self, better: Better) -> Row:
+        """With its best cells."""
+        return replace(self, best=_best(self.cells, better == "lower"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,20 @@ class Report:
 
 def metric_rows(columns: Sequence[dict[str, Estimate | None]], judged: bool) -> tuple[Row, ...]:
     """Every metric, whether any column shows it or not: what a target hides is said too."""
-    rows = []
-    for metric in METRICS:
-        cells = tuple(column.get(metric.key) for column in columns)
-        best = _best(cells, metric.better == "lower") if judged and metric.better is not None else ()
-        rows.append(Row(metric.key, metric.title, metric.unit, metric.definition, cells, best))
-    return tuple(rows)
+    rows = (
+        Row(
+            metric.key,
+            metric.title,
+            metric.unit,
+            metric.definition,
+            tuple(column.get(metric.key) for column in columns),
+        )
+        for metric in METRICS
+    )
+    return tuple(
+        row.judged(metric.better) if judged and metric.better is not None else row
+        for row, metric in zip(rows, METRICS, strict=True)
+    )
 
 
 def _best(cells: Sequence[Estimate | None], lower: bool) -> tuple[int, ...]:

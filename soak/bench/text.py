@@ -25,7 +25,7 @@ def value(number: float, unit: Unit) -> str:
             return f"{number:.1%}"
         case "streams":
             return f"{number:.1f}"
-        case "tok/s" | "1/h" | "nats":
+        case "tok/s" | "1/h" | "nats" | "plain":
             return f"{number:.{_digits(number)}f}"
 
 

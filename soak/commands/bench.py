@@ -10,6 +10,7 @@ from ...watchdog.commands.options import AsJson, Key
 from .reporting import Files, check_files, deliver, progress
 
 if TYPE_CHECKING:
+    from ..bench.benching import Plan
     from ..bench.report import Report
 
 Scale = Annotated[float, typer.Option(min=0.001, help="Of its lengths; less than 1 for slow machines.")]
@@ -22,8 +23,11 @@ WorkloadName = Annotated[
 
 
 def bench(
-    target: Annotated[str, typer.Argument(help="The endpoint's URL, without /v1.")],
+    target: Annotated[str, typer.Argument(help="The endpoint's URL, without /v1; with --precisions, a model.")],
     *,
+    precisions: Annotated[
+        str | None, typer.Option(help="Compare a model's own precisions instead: f32, bf16, f16, 8, 4, mixed.")
+    ] = None,
     workload: WorkloadName = "chat",
     scale: Scale = 1.0,
     streams: Annotated[int, typer.Option(min=1, help="The most streams at once; the sweep ends when it is full.")] = 32,
@@ -50,6 +54,10 @@ def bench(
     from ..target import Target
 
     check_files(report)
+    if precisions is not None:
+        plan = Plan(workload, scale, seed, seconds, repeats, (1, streams) if streams > 1 else (1,))
+        deliver(_precisions(target, precisions, plan), report, as_json)
+        return
     url = target.rstrip("/").removesuffix("/v1")
     plan = Plan(workload, scale, seed, seconds, repeats, doubling(streams))
     watched = Watched(pid=lambda: pid, metrics_urls=tuple(metrics or [f"{url}/metrics"]))
@@ -63,3 +71,20 @@ def bench(
 
         made = uvloop.run(run())
     deliver(made, report, as_json)
+
+
+def _precisions(model: str, listed: str, plan: Plan) -> Report:
+    import uvloop
+    from rich.console import Console
+
+    from ...config import Paths
+    from ...engine import models
+    from ...engine.progress import progress_on
+    from ..precisions.trying import try_precisions
+    from ..precisions.variants import precisions
+
+    wanted = precisions(listed)
+    converting = progress_on(Console(stderr=True))
+    source = models.ensure(model, Paths.from_environment().models, converting)
+    with progress(len(wanted) * plan.repeats + 1, plan.seconds * len(plan.steps)) as begins:
+        return uvloop.run(try_precisions(source, wanted, plan, converting, begins))

@@ -60,7 +60,7 @@ class Shape:
             pause = draw.expovariate(1 / self.pause_s) if turn and self.pause_s else 0.0
             turns.append(Turn((Message("user", said),), self.answered.draw(draw, scale), pauses * pause))
         if self.system_tokens:
-            system = Message("system", self._system(seed, draw.randrange(self.systems), scale))
+            system = Message("system", _system(self, seed, draw.randrange(self.systems), scale))
             turns[0] = Turn((system, *turns[0].adds), turns[0].max_tokens)
         # Half of them are greedy: those answers must be the same whenever, and beside whatever, they are asked.
         temperature = 0.0 if number % 2 else 0.7
@@ -74,14 +74,6 @@ class Shape:
             return f"{said}{words.RENAME}\n\n```python\n{words.code(text, size)}\n```"
         return f"{said}{words.prose(text, size)} {words.task(text)}"
 
-    @functools.cache  # noqa: B019  # a few texts of each shape, which live as long as the catalog
-    def _system(self, seed: int, which: int, scale: float) -> str:
-        """Tools are described in it, as agents do for models whose chat templates know none."""
-        draw = random.Random(f"{self.name} system {seed} {which}")
-        tools = [words.tool(number) for number in range(round(self.tools * scale))]
-        left = round(self.system_tokens * scale) - len(tools) * words.TOOL_TOKENS
-        return "\n".join([SYSTEM + words.prose(draw, left), *tools])
-
 
 @dataclass(frozen=True, slots=True)
 class _Lengths:
@@ -90,3 +82,12 @@ class _Lengths:
 
     def draw(self, span: Span) -> int:
         return span.draw(self.source, self.scale)
+
+
+@functools.cache
+def _system(shape: Shape, seed: int, which: int, scale: float) -> str:
+    """Long, and the same for many. Tools are described in it, as agents do for models whose templates know none."""
+    draw = random.Random(f"{shape.name} system {seed} {which}")
+    tools = [words.tool(number) for number in range(round(shape.tools * scale))]
+    left = round(shape.system_tokens * scale) - len(tools) * words.TOOL_TOKENS
+    return "\n".join([SYSTEM + words.prose(draw, left), *tools])
