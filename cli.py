@@ -21,7 +21,7 @@ from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
 from .dashboards import commands as dashboards_commands
 from .soak.commands import bench, compare
-from .watchdog.commands import connect, doctor, engine, install, status, watch
+from .watchdog.commands import alerts, connect, doctor, engine, install, status, watch
 from .watchdog.commands.options import AsJson, ConfigFile, print_json
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 models_app = typer.Typer(help="Fetch, convert, list and remove models.", no_args_is_help=True)
+app.add_typer(alerts.app, name="alerts")
 app.add_typer(engine.app, name="engine")
 app.add_typer(config_app, name="config")
 app.add_typer(models_app, name="models")

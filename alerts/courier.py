@@ -13,12 +13,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-import msgspec
 import structlog
 
 from .edge import Edge
 from .message import Origin
-from .outbox import RETRIED, Delivery, Failed, Outbox, Outcome, Result, TargetStatus
+from .outbox import RETRIED, Delivery, Failed, Outbox, Outcome, Result, Telling
 from .quiet import Quiet
 from .targets import Target
 
@@ -48,14 +47,6 @@ class Observer(Protocol):
 
     def webhooks_waiting(self, count: int) -> None:
         """So many are not over."""
-
-
-class Telling(msgspec.Struct, frozen=True):
-    """What the courier says about itself."""
-
-    quiet_until: float | None
-    """Seconds since 1970; None when it is not quiet."""
-    targets: tuple[TargetStatus, ...]
 
 
 class Courier:

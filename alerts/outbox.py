@@ -112,6 +112,14 @@ class TargetStatus(msgspec.Struct, frozen=True):
     gone: bool
 
 
+class Telling(msgspec.Struct, frozen=True):
+    """What the courier says about itself, for people."""
+
+    quiet_until: float | None
+    """Seconds since 1970; None when it is not quiet."""
+    targets: tuple[TargetStatus, ...]
+
+
 class Outbox:
     """Every delivery that is not over, and each target's lane. The courier is its only writer."""
 

@@ -15,6 +15,8 @@ PREFIX = "stoker_"
 
 AVAILABILITY_OBJECTIVE = 0.995
 """Share of requests that may be expected to be answered; boards and alerts measure against it."""
+TTFT_OBJECTIVE, TTFT_OBJECTIVE_S = 0.95, 10.0
+"""Share of requests whose first token may be expected within so many seconds, one of `TTFT_BUCKETS`."""
 
 TTFT_BUCKETS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5),

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ..alerts.outbox import Telling
 from ..config import Paths
 from .errors import NotRunning, Refused
 from .home import Serving, serving_path
@@ -68,6 +69,10 @@ class WatchdogClient:
     def past(self, window_s: float) -> Past:
         """Incidents and uptime of the last so many seconds. Raises `NotRunning`."""
         return _decode(self._ask("GET", f"/incidents?since_s={window_s:.0f}"), Past)
+
+    def telling(self) -> Telling:
+        """Who is told of incidents, and what is on its way. Raises `NotRunning`."""
+        return _decode(self._ask("GET", "/alerts"), Telling)
 
     def samples(self) -> bytes:
         """The last samples, as lines of JSON. Raises `NotRunning`."""

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from .journal.records import DeliveryRecord
 from .journal.uptime import Uptime
 from .past import Past
 from .status import EngineStatus, ServiceStatus, Status
@@ -37,9 +38,19 @@ def show_past(past: Past, window: str, console: Console) -> None:
         console.print(Text(f"{_at(incident.opened_at)}  {incident.kind}, {ended}: {incident.summary}", style="bold"))
         for action in told.actions:
             console.print(Text(f"  {_at(action.at)}  {action.why}: {action.outcome or 'under way'}"))
+        for delivery in told.deliveries:
+            console.print(
+                Text(f"  {_at(delivery.at)}  {delivery.target} told `{delivery.status}`: {_came_of(delivery)}")
+            )
     if not past.incidents:
         console.print(f"no incidents in {window}")
     console.print(_uptime(past.uptime, window))
+
+
+def _came_of(delivery: DeliveryRecord) -> str:
+    tries = f", {delivery.attempts} tries" if delivery.attempts > 1 else ""
+    error = f", last {delivery.error}" if delivery.error and delivery.outcome != "delivered" else ""
+    return f"{delivery.outcome or 'under way'}{tries}{error}"
 
 
 def _status(tree: Status) -> Iterator[RenderableType]:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from standardwebhooks.webhooks import Webhook
 
 from stoker.alerts.courier import Courier, Observer, Shelf
 from stoker.alerts.message import Origin
 from stoker.alerts.outbox import Result, Unwanted
 from stoker.alerts.quiet import Quiet
+from stoker.alerts.severity import Severity
 from stoker.alerts.targets import Target
 from stoker.watchdog.ports import ListeningSocket
 
@@ -86,9 +88,9 @@ class Receiver:
 
 
 @contextlib.asynccontextmanager
-async def receiving(*answers: Answer) -> AsyncIterator[Receiver]:
+async def receiving(*answers: Answer, port: int = 0) -> AsyncIterator[Receiver]:
     """A receiver on loopback for as long as the block runs."""
-    listening = ListeningSocket("127.0.0.1", 0, "")
+    listening = ListeningSocket("127.0.0.1", port, "")
     waiting = listening.open()
     receiver = Receiver(f"{listening.url}/hook", list(answers) or [ok])
     app = web.Application()
@@ -101,3 +103,29 @@ async def receiving(*answers: Answer) -> AsyncIterator[Receiver]:
     finally:
         await runner.cleanup()
         listening.close()
+
+
+KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def target_at(url: str, name: str = "ops") -> Target:
+    """A target that hears of everything, signed and with a token."""
+    return Target(
+        name=name,
+        url=url,
+        template=None,
+        severities=frozenset(Severity),
+        kinds=frozenset(),
+        signer=Webhook(KEY),
+        bearer_token="t0ken",
+        values={"topic": "secret value"},
+    )
+
+
+def failing(status: int, **headers: str) -> Answer:
+    """An answer with this status; `Retry_After` is the header of that name."""
+
+    def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    return answer

@@ -15,9 +15,10 @@ from stoker.watchdog.shed_level import Shed
 from stoker.watchdog.status import ServiceStatus, Status
 from stoker.watchdog.supervisor import State
 from stoker.watchdog.table import live_view, show_past
-from tests.watchdog.journal.records import ACTION, INCIDENT
+from tests.watchdog.journal.records import ACTION, DELIVERY, INCIDENT
 
 CLOSED = msgspec.structs.replace(INCIDENT, closed_at=190.0)
+WAITS = msgspec.structs.replace(DELIVERY, outcome=None, attempts=3)
 UPTIME = Uptime(up_s=259_000.0, down_s=200.0)
 
 
@@ -33,6 +34,12 @@ def test_an_incident_is_told_with_what_was_done_and_how_long_it_lasted() -> None
         "  1970-01-01 00:01:50Z  it leaks: freed 3 MB",
         "uptime in 72h: 99.923% (down for 0:03:20)",
     ]
+
+
+def test_who_was_told_of_an_incident_is_said() -> None:
+    text = printed(show_past, Past([IncidentTold(CLOSED, (), (DELIVERY, WAITS))], UPTIME), "72h")
+    assert "  1970-01-01 00:02:00Z  ops told `firing`: delivered, 2 tries" in text.splitlines()
+    assert "told `firing`: under way, 3 tries, last HTTP status 500" in text
 
 
 def test_what_is_open_says_so() -> None:

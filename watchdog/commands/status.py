@@ -87,11 +87,11 @@ def _show_trace(name: str, as_json: bool) -> None:
         show(found, Console())
 
 
-def seconds(text: str) -> float:
-    """`72h` in seconds. Raises `typer.BadParameter`."""
+def seconds(text: str, where: str = "--since") -> float:
+    """`72h` in seconds; `where` it was given. Raises `typer.BadParameter`."""
     found = re.fullmatch(r"(\d{1,6})([mhd])", text)
     if found is None:
-        raise typer.BadParameter(f"`{text}` is no time; write 30m, 72h or 7d", param_hint="--since")
+        raise typer.BadParameter(f"`{text}` is no time; write 30m, 72h or 7d", param_hint=where)
     return int(found[1]) * _UNITS_S[found[2]]
 
 
