@@ -5,13 +5,14 @@ Written in promtool's notation: https://prometheus.io/docs/prometheus/latest/con
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.alerts.objectives import AVAILABILITY, BURNS, FEWEST_REQUESTS, FIRST_TOKEN, Burn, Objective
-from stoker.alerts.rule import Alert
-from stoker.alerts.rules import alerts
+from stoker.alerts.rule import Alert, Group, Recording
+from stoker.alerts.rules import alerts, groups
 
 Series = dict[str, str]
 
@@ -33,6 +34,11 @@ class Case:
     def name(self) -> str:
         return "-".join([self.alert, *self.labels.values()])
 
+    def rules(self) -> dict[str, Any]:
+        """The alert with the recordings that it is made of, as a file of rules: the others would take the time."""
+        group = Group(self.name, (*_recordings(_rule(self).expr), _rule(self)))
+        return {"groups": [group.as_yaml()]}
+
     def as_yaml(self, rules: str) -> dict[str, Any]:
         """A file of promtool's."""
         fires = [{"exp_labels": _labels(self), "exp_annotations": _rule(self).as_yaml()["annotations"]}]
@@ -44,8 +50,7 @@ class Case:
         return {"rule_files": [rules], "evaluation_interval": f"{self.every_s}s", "tests": tests}
 
     def _look(self, at: int, found: list[Any]) -> dict[str, Any]:
-        wanted = [each for each in found if each["exp_labels"].items() >= self.labels.items()]
-        return {"eval_time": f"{at * self.every_s}s", "alertname": self.alert, "exp_alerts": wanted}
+        return {"eval_time": f"{at * self.every_s}s", "alertname": self.alert, "exp_alerts": found}
 
     def _test(self, series: Series, looks: list[dict[str, Any]]) -> dict[str, Any]:
         given = [{"series": name, "values": values} for name, values in series.items()]
@@ -55,6 +60,11 @@ class Case:
 def _rule(case: Case) -> Alert:
     (rule,) = [each for each in alerts() if each.name == case.alert and each.labels.items() == case.labels.items()]
     return rule
+
+
+def _recordings(expr: str) -> list[Recording]:
+    recorded = [rule for group in groups() for rule in group.rules if isinstance(rule, Recording)]
+    return [rule for rule in recorded if re.search(rf"{re.escape(rule.name)}(?![\w:])", expr)]
 
 
 def _labels(case: Case) -> dict[str, str]:
