@@ -8,10 +8,10 @@ Three processes make one tree:
 
 Read in this order: `config` (every setting), `engine/protocol` (the words between the processes),
 `engine` (scheduler, batch, loop), `service` (API, text, ledger), `watchdog` (children, sensors, detectors, policy),
-`dashboards` (Grafana's boards), `soak` (load on an endpoint, and what it showed), `cli`.
+`alerts` (who is told, and how), `dashboards` (Grafana's boards), `soak` (load, and what it showed), `cli`.
 
-Arrows only go down: `cli` -> `soak` -> `watchdog`, `dashboards` -> `service` -> `engine/protocol`. Nothing outside
-`engine/` may assume that token ids come from this machine or that there is only one engine.
+Arrows only go down: `cli` -> `soak` -> `watchdog` -> `alerts`, `dashboards` -> `service` -> `engine/protocol`. Nothing
+outside `engine/` may assume that token ids come from this machine or that there is only one engine.
 """
 
 __version__ = "0.1.0"
