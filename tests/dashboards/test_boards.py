@@ -12,10 +12,12 @@ from urllib.parse import parse_qs, urlsplit
 import promql_parser
 import pytest
 
+from stoker.alerts import runbooks
+from stoker.alerts.severity import MEANINGS
 from stoker.dashboards.boards import BOARDS
 from stoker.dashboards.build import FOLDER, as_json, build
 from stoker.dashboards.check import Asked, Prometheus, queries
-from stoker.dashboards.links import Link, to_slower
+from stoker.dashboards.links import RUNBOOKS_AT, Link, to_slower
 from stoker.dashboards.panels import WIDTH, Board, Kind, Panel
 from stoker.service.telemetry import LATENCY_FIRST_TOKEN
 from stoker.watchdog.metrics_page import service_rows, watchdog_rows
@@ -103,6 +105,13 @@ def test_a_link_uses_only_variables_that_are_filled_in(board: Board, panel: Pane
     assert set(re.findall(r"\$\{([\w.]+)\}", link.url)) <= variables | BUILT_IN
     if link.url.startswith("/d/"):
         assert link.url.removeprefix("/d/").partition("?")[0] in {each.uid for each in BOARDS}
+
+
+def test_what_to_do_is_where_the_alert_of_the_same_has_it() -> None:
+    assert RUNBOOKS_AT == runbooks.URL
+    linked = {link.url.rpartition("/")[2] for _, _, link in LINKS if link.url.startswith("${runbooks}/")}
+    assert linked
+    assert linked <= {meaning.alert for meaning in MEANINGS.values()}
 
 
 def test_a_point_of_a_latency_leads_to_the_traces_that_were_as_slow() -> None:
