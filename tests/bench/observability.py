@@ -91,8 +91,16 @@ async def compare_with(model: Path, pairs: int) -> None:
     rates: list[float] = []
     costs: list[float] = []
     with http_collector() as collector, tempfile.TemporaryDirectory() as name:
-        seen = Rig(Path(name), telemetry=told_to(collector.url), model_name="demo", model_path=model, real=True)
-        unseen = Rig(Path(name), model_name="demo", model_path=model, real=True)
+        # Drafts follow what is written, which differs from turn to turn.
+        seen = Rig(
+            Path(name),
+            telemetry=told_to(collector.url),
+            model_name="demo",
+            model_path=model,
+            real=True,
+            speculation="off",
+        )
+        unseen = Rig(Path(name), model_name="demo", model_path=model)
         await seen.start()
         await unseen.start_service(UNOBSERVED)
         await unseen.until_status("/health/ready", 200)

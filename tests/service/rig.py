@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 import psutil
@@ -45,6 +45,7 @@ class Rig:
         model_name: str = "tiny",
         model_path: Path | None = None,
         real: bool = False,
+        speculation: Literal["auto", "off"] = "auto",
         send_buffer_bytes: int | None = None,
     ) -> None:
         self._folder = folder
@@ -56,6 +57,7 @@ class Rig:
             max_running=max_running,
             max_waiting=max_waiting,
             heartbeat_s=0.02,
+            speculation=speculation,
         )
         self._model_name = model_name
         self._model_path = model_path
