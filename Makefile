@@ -49,7 +49,7 @@ dashboards-check: $(STAMP) openblas observers ## five minutes of mixed load unde
 pictures: $(STAMP) openblas observers ## docs/pictures: every board after a mixed run of the demo model, drawn by Grafana's components (needs npm)
 	$(BIN)/python -m tests.pictures.take --minutes 4
 
-stack: ## Prometheus, Grafana and Tempo in Docker, on Linux with Stoker itself; then http://127.0.0.1:3000
+stack: ## Prometheus, Alertmanager, Grafana and Tempo in Docker, on Linux with Stoker itself; then http://127.0.0.1:3000
 	@test "$$(uname)" = Darwin || export COMPOSE_PROFILES=container; docker compose up --detach --build --wait
 
 lock: build/lock/bin/uv ## resolve pyproject.toml anew into requirements.lock, for Linux and macOS

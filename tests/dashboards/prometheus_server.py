@@ -20,21 +20,27 @@ import pytest
 from tests.dashboards.stack import lay_out
 
 DEADLINE_S = 30.0
+NOBODY = "127.0.0.1:9"
+"""Discards what it is sent, or refuses it."""
 SCRAPE_S = 1
 
 
 @contextlib.contextmanager
-def prometheus_scraping(folder: Path, targets: dict[str, str], scrape_s: int | None = SCRAPE_S) -> Iterator[str]:
+def prometheus_scraping(
+    folder: Path, targets: dict[str, str], scrape_s: int | None = SCRAPE_S, alertmanager: str = NOBODY
+) -> Iterator[str]:
     """Yields its address; `targets` are `host:port` by job.
 
-    It reads the files that the Compose stack mounts, but for the targets, and the intervals unless `scrape_s` is None.
+    It reads the files that the Compose stack mounts, but for whom it asks and tells, and for the intervals unless
+    `scrape_s` is None.
     """
     lay_out("prometheus", "/etc/prometheus", folder)
     groups = [{"targets": [target], "labels": {"job": job}} for job, target in targets.items()]
     (folder / "targets.yml").write_text(json.dumps(groups))  # JSON is YAML
-    settings = folder / "prometheus.yml"
+    settings = (folder / "prometheus.yml").read_text().replace("alertmanager:9093", alertmanager)
     if scrape_s is not None:
-        settings.write_text(re.sub(r"(interval|timeout): \d+s", rf"\1: {scrape_s}s", settings.read_text()))
+        settings = re.sub(r"(interval|timeout): \d+s", rf"\1: {scrape_s}s", settings)
+    (folder / "prometheus.yml").write_text(settings)
     with running_prometheus(folder) as url:
         yield url
 

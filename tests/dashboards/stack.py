@@ -25,7 +25,7 @@ class Mount:
 
     @property
     def file(self) -> Path | None:
-        """Of this tree; None is a volume of Docker's."""
+        """A file or folder of this tree; None is a volume of Docker's."""
         return ROOT / self.source if self.source.startswith("./") else None
 
 
@@ -46,4 +46,8 @@ def lay_out(service: str, below: str, folder: Path) -> None:
     """Copy the files that a service mounts below a directory of its container."""
     for mount in mounts(stack()["services"][service]):
         if mount.file is not None and mount.target.startswith(below):
-            shutil.copy(mount.file, folder / Path(mount.target).relative_to(below))
+            place = folder / Path(mount.target).relative_to(below)
+            if mount.file.is_dir():
+                shutil.copytree(mount.file, place, dirs_exist_ok=True)
+            else:
+                shutil.copy(mount.file, place)

@@ -117,6 +117,21 @@ def test_targets_are_the_ports_that_stoker_listens_on_by_default() -> None:
         assert told == ports, file
 
 
+def test_prometheus_tells_the_alertmanager_of_the_stack() -> None:
+    (managers,) = prometheus_settings()["alerting"]["alertmanagers"]
+    (targets,) = (each["targets"] for each in managers["static_configs"])
+    assert [target.partition(":")[0] for target in targets] == ["alertmanager"]
+
+
+@pytest.mark.skipif(shutil.which("amtool") is None, reason="amtool is not installed (Debian: prometheus-alertmanager)")
+def test_amtool_takes_the_configuration(tmp_path: Path) -> None:
+    lay_out("alertmanager", "/etc/alertmanager", tmp_path)
+    done = subprocess.run(
+        ["amtool", "check-config", str(tmp_path / "alertmanager.yml")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
 def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
     lay_out("prometheus", "/etc/prometheus", tmp_path)
