@@ -80,6 +80,7 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
         prefixes=_prefix_cache(settings, ragged, fingerprint, kv.nbytes),
         drafting=Drafting(drafts, time.perf_counter, draft_model),
+        runs_ahead=mx.default_device().type != mx.DeviceType.cpu,
     )
 
 

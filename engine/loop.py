@@ -15,7 +15,7 @@ from . import intake
 from .batch import Batch, RowSpec, Sampled
 from .link import Command, Finish, Inbound, Link, OwnedEvent, Owner, OwnerGone, Stop
 from .meter import Meter
-from .pace import PrefillPace
+from .pace import PrefillPace, StepLoad
 from .protocol import (
     Cancel,
     Finished,
@@ -212,7 +212,9 @@ class EngineLoop:
         now = self._clock()
         seconds, self._collected_at = now - max(step.launched_at, self._collected_at), now
         prompt_tokens = sum(chunk.count for _, chunk in step.pieces if not chunk.decodes)
-        self._pace.observe(seconds, sum(chunk.decodes for _, chunk in step.pieces), prompt_tokens)
+        decoding = sum(chunk.decodes for _, chunk in step.pieces)
+        attended = sum(chunk.attended for _, chunk in step.pieces)
+        self._pace.observe(seconds, StepLoad(decoding, prompt_tokens, attended))
         if not prompt_tokens:
             ids = {chunk.id for _, chunk in step.pieces}
             tokens = sum(len(sampled.tokens) for sampled in drawn if sampled.id in ids)

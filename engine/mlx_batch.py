@@ -40,7 +40,12 @@ FLUSH_DEADLINE_S = 3.0
 
 
 class MlxBatch:
-    """Implements `batch.Batch`. Every method runs on the step thread."""
+    """Implements `batch.Batch`. Every method runs on the step thread.
+
+    One that `runs_ahead` leaves a step to the device while the next is built. On a CPU that wins nothing, since a
+    launch waits until all but the last few operations before it are done (MLX bounds them), and each token would be
+    handed out a whole step after it was drawn.
+    """
 
     def __init__(
         self,
@@ -53,8 +58,10 @@ class MlxBatch:
         grammars: GrammarCompiler | None,
         drafting: Drafting,
         prefixes: PrefixCache | None = None,
+        runs_ahead: bool = True,
     ) -> None:
         self._model = model
+        self._runs_ahead = runs_ahead
         self._name = name
         self._limits = limits
         self._vocabulary = vocabulary
@@ -82,7 +89,8 @@ class MlxBatch:
 
     @property
     def needs_tokens(self) -> bool:
-        return self._drafting.wants_to_draft or any(row.must_know_its_tokens for row in self._rows.values())
+        must_know = any(row.must_know_its_tokens for row in self._rows.values())
+        return not self._runs_ahead or self._drafting.wants_to_draft or must_know
 
     def refusal(self, grammar: Grammar) -> str | None:
         if self._grammars is None:

@@ -9,20 +9,44 @@ others have left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 STRETCH = 2.2
 OF_WAITING = 2.0
 """How much a row that waits for its first token counts against one whose next token waits."""
 MIN_CHUNK = 8
+LOOK_EVERY = 8
+"""One in so many steps beside a long prompt computes `MIN_CHUNK` of it, to see what the streams cost by themselves:
+chunks that are all alike do not tell, and streams that seem dearer than they are get longer pauses."""
 
-_FIRST_COSTS = (0.045, 0.005, 0.003)
-"""Seconds of a step, of each stream in it and of each prompt token in it, before any was measured (CPU, demo model)."""
-_TYPICAL = np.array([1.0, 8.0, 64.0])
+_FIRST_COSTS = (0.045, 0.005, 0.003, 0.002)
+"""Seconds of a step, of each stream in it, of each prompt token in it and of each thousand tokens that all of these
+attend to, before any was measured (CPU, demo model)."""
+_TYPICAL = np.array([1.0, 8.0, 64.0, 64.0])
 """How many of each a step has: what a whole step's time is compared with when it tells about one of them."""
+_LEAST_S = 1e-6
 _DRIFT = 0.02
 _NOISE = 0.15
 _OUTLIER = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepLoad:
+    """What a step computes."""
+
+    decoding: int
+    """Streams that get a token."""
+    prompt_tokens: int
+    attended: int
+    """How many tokens each of all these tokens attends to, summed up."""
+
+    @property
+    def parts(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """What `_StepCost` has a price for."""
+        return np.array([1.0, self.decoding, self.prompt_tokens, self.attended / 1000])
 
 
 class PrefillPace:
@@ -32,49 +56,71 @@ class PrefillPace:
         self._max_chunk = max_chunk
         self._target_s = target_s
         self._cost = _StepCost()
+        self._steps_beside = 0
 
-    def chunk(self, decoding: int, prefilling: int) -> int:
-        """Prompt tokens for the next step, beside `decoding` streams, when `prefilling` rows want some."""
-        if decoding == 0:
+    def chunk(self, decoding: Sequence[int], prefilling: Sequence[int]) -> int:
+        """Prompt tokens for the next step: `decoding` are the lengths of the streams beside which they are computed,
+        `prefilling` how much is known of each prompt that wants some."""
+        if not decoding:
             return self._max_chunk
-        own_s = self._cost.seconds(decoding, 0)
-        pause = max(self._target_s, STRETCH * own_s) * (1 + OF_WAITING * max(0, prefilling - 1) / decoding)
-        return max(MIN_CHUNK, min(self._max_chunk, int((pause - own_s) / self._cost.prompt_token_s)))
+        if len(prefilling) == 1 and self._steps_beside % LOOK_EVERY == LOOK_EVERY - 1:
+            return MIN_CHUNK
+        own_s = self._cost.seconds(StepLoad(len(decoding), 0, sum(decoding)))
+        waiting = OF_WAITING * max(0, len(prefilling) - 1) / len(decoding)
+        pause = max(self._target_s, STRETCH * own_s) * (1 + waiting)
+        token_s = self._cost.prompt_token_s(behind=max(prefilling, default=0))
+        return max(MIN_CHUNK, min(self._max_chunk, int((pause - own_s) / token_s)))
 
-    def observe(self, seconds: float, decoding: int, prefill_tokens: int) -> None:
-        """A step took so long, with so many streams and tokens of prompts in it."""
-        self._cost.observe(seconds, decoding, prefill_tokens)
+    def observe(self, seconds: float, load: StepLoad) -> None:
+        """A step took so long."""
+        if load.decoding and load.prompt_tokens:
+            self._steps_beside += 1
+        self._cost.observe(seconds, load)
 
 
 class _StepCost:
-    """Seconds of a step as a sum: its own, those of each stream and those of each prompt token (a Kalman filter).
+    """Seconds of a step as a sum: its own, those of each stream, of each prompt token and of what all of them attend
+    to (a Kalman filter).
 
-    All three are learned together from every step. Taken apart, with the streams' part known only from steps without
+    All four are learned together from every step. Taken apart, with the streams' part known only from steps without
     prompts, a burst of arrivals has no such steps, their part is counted among the tokens', chunks shrink, and the
-    fewer tokens then seem to cost even more.
+    fewer tokens then seem to cost even more. Without the last part, a long prompt whose tokens become dearer seems to
+    be streams and steps that do, and the pauses that these may have grow with it.
     """
 
     def __init__(self) -> None:
         self._parts = np.array(_FIRST_COSTS)
         self._covariance = np.diag(self._parts**2)
 
-    @property
-    def prompt_token_s(self) -> float:
-        return float(self._parts[2])
+    def prompt_token_s(self, behind: int) -> float:
+        """What one more prompt token costs, behind so many."""
+        return float(self._parts[2] + self._parts[3] * behind / 1000)
 
-    def seconds(self, decoding: int, prompt_tokens: int) -> float:
-        return float(self._parts @ np.array([1.0, decoding, prompt_tokens]))
+    def seconds(self, load: StepLoad) -> float:
+        return float(self._parts @ load.parts)
 
-    def observe(self, seconds: float, decoding: int, prompt_tokens: int) -> None:
-        counts = np.array([1.0, decoding, prompt_tokens])
-        expected = self.seconds(decoding, prompt_tokens)
+    def observe(self, seconds: float, load: StepLoad) -> None:
+        counts = load.parts
+        expected = self.seconds(load)
         # A step that was held up tells nothing; on a slow machine, a few of them tell that it is slow.
-        seconds = max(1e-6, min(seconds, _OUTLIER * expected))
+        seconds = max(_LEAST_S, min(seconds, _OUTLIER * expected))
         self._drift(seconds / _TYPICAL)
-        spread = self._covariance @ counts
-        gain = spread / (counts @ spread + (_NOISE * max(seconds, expected)) ** 2)
-        self._parts = np.maximum(self._parts + gain * (seconds - expected), 1e-6)
-        self._covariance -= np.outer(gain, spread)
+        noise = (_NOISE * max(seconds, expected)) ** 2
+        covariance = self._covariance
+        free = np.ones(len(counts), dtype=bool)
+        while True:
+            spread = covariance @ (free * counts)
+            gain = free * spread / (free * counts @ spread + noise)
+            parts = self._parts + gain * (seconds - self._parts @ counts)
+            negative = parts < _LEAST_S
+            if not negative.any():
+                break
+            # What would cost less than nothing costs nothing, and the others explain the rest without it.
+            self._parts[negative] = _LEAST_S
+            free &= ~negative
+            covariance = np.where(np.outer(free, free), covariance, np.diag(np.diag(covariance)))
+        self._parts = parts
+        self._covariance = covariance - np.outer(gain, free * spread)
 
     def _drift(self, scale: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
         """What was known becomes less certain, up to the scale of a whole step."""

@@ -13,7 +13,7 @@ room too nor preempted. So it ends, then the next one is first, and every row en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .protocol import Priority, Tighten
@@ -23,6 +23,9 @@ AGEING_TOKENS_PER_S = 200.0
 
 BATCH_PATIENCE_S = 60.0
 """A batch request goes before an interactive one only if it came so much earlier."""
+
+
+ChunkSize = Callable[[Sequence[int], Sequence[int]], int]
 
 
 @dataclass(slots=True)
@@ -73,15 +76,20 @@ class Chunk:
     decodes: bool = False
     """It is a token that was drawn, not a piece of what the row came with."""
 
+    @property
+    def attended(self) -> int:
+        """How many tokens each of its tokens attends to, summed up."""
+        return self.count * self.start + self.count * (self.count + 1) // 2
+
 
 class Scheduler:
     """Rows waiting and running. `plan` decides; `apply` records it, before anything can end one of its rows.
 
-    `chunk_size(decoding, prefilling)` says how many prompt tokens a step may compute beside so many streams, when so
-    many rows want some.
+    `chunk_size(decoding, prefilling)` says how many prompt tokens a step may compute beside streams of such lengths,
+    for prompts of which so much is computed.
     """
 
-    def __init__(self, max_running: int, max_waiting: int, chunk_size: Callable[[int, int], int]) -> None:
+    def __init__(self, max_running: int, max_waiting: int, chunk_size: ChunkSize) -> None:
         self._max_running = max_running
         self._max_waiting = max_waiting
         self._chunk_size = chunk_size
@@ -167,7 +175,7 @@ class Scheduler:
         rows = self._running.values()
         decode = [Chunk(row.id, row.computed, 1, row.budget - row.drawn, decodes=True) for row in rows if row.decodes]
         prefill = [row for row in rows if row.prefill_left]
-        size = self._chunk_size(len(decode), len(prefill))
+        size = self._chunk_size([chunk.start for chunk in decode], [row.computed for row in prefill])
         return (*decode, *self._fill(min(size, self._limits.chunk_tokens or size), prefill))
 
     def apply(self, chunks: Iterable[Chunk]) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.engine.batch import Sampled
 from stoker.engine.drafting import Drafting
 from stoker.engine.grammar import GrammarCompiler
 from stoker.engine.link import Command, Inbound, Link, OwnedEvent, Stop
@@ -38,7 +39,7 @@ from stoker.engine.protocol import (
 )
 from stoker.engine.ragged import RaggedModel
 from stoker.engine.ragged_attention import hook_attention
-from stoker.engine.scheduler import Scheduler
+from stoker.engine.scheduler import Chunk, Scheduler
 from stoker.engine.speculative import MAX_DRAFT, Draft
 from tests.tiny_models import END_OF_TEXT, make_tiny_llama
 
@@ -96,7 +97,12 @@ def model_of(name: str) -> RaggedModel:
 
 
 def batch_of(
-    model: RaggedModel, drafting: Drafting, vocabulary: int = VOCABULARY, grammars: GrammarCompiler | None = None
+    model: RaggedModel,
+    drafting: Drafting,
+    vocabulary: int = VOCABULARY,
+    grammars: GrammarCompiler | None = None,
+    *,
+    runs_ahead: bool = True,
 ) -> MlxBatch:
     return MlxBatch(
         model,
@@ -106,6 +112,7 @@ def batch_of(
         memory=memory_for(model),
         grammars=grammars,
         drafting=drafting,
+        runs_ahead=runs_ahead,
     )
 
 
@@ -211,6 +218,30 @@ def test_drafting_never_changes_an_output(name: str, requests: list[Submit], see
     plain = outputs(batch_of(model, no_drafting()), requests)
     assert outputs(batch_of(model, KnowingDrafting(plain, seed)), requests) == plain
     assert outputs(batch_of(model, eager_drafting()), requests) == plain
+
+
+@pytest.mark.parametrize(("runs_ahead", "steps"), [(False, [1, 2, 3]), (True, [2, 3, 3])])
+def test_tokens_are_handed_out_before_the_next_step_unless_the_device_works_alone(
+    runs_ahead: bool, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = batch_of(model_of("plain"), no_drafting(), runs_ahead=runs_ahead)
+    launch, collect = batch.launch, batch.collect
+    launched: list[Sequence[Chunk]] = []
+    handed_out_at: list[int] = []
+
+    def watched_launch(chunks: Sequence[Chunk]) -> None:
+        launched.append(chunks)
+        launch(chunks)
+
+    def watched_collect(leave: int) -> list[Sampled]:
+        sampled = collect(leave)
+        handed_out_at.extend(len(launched) for _ in sampled)
+        return sampled
+
+    monkeypatch.setattr(batch, "launch", watched_launch)
+    monkeypatch.setattr(batch, "collect", watched_collect)
+    together(batch, [Submit("a", [1, 2, 3], [], Sampling(seed=0), 3, [])])
+    assert handed_out_at == steps
 
 
 def test_drafts_that_are_right_are_accepted_many_tokens_a_step() -> None:
