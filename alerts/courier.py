@@ -24,6 +24,8 @@ from .targets import Target
 QUIET_POLL_S = 1.0
 """How late the end of a quiet period is noticed when a person ends it early."""
 
+AFTER_FAILURE_S = 1.0
+
 log = structlog.get_logger(__name__)
 
 Send = Callable[[Target, str, bytes], Awaitable[Result]]
@@ -91,15 +93,26 @@ class Courier:
         async with asyncio.TaskGroup() as attempts:
             attempts.create_task(self._restore())
             while True:
-                self._changed.clear()
-                await self._take_in()
-                for delivery in self._due():
-                    attempts.create_task(self._attempt(self._outbox.claim(delivery)))
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), self._wait_s())
+                try:
+                    await self._turn(attempts)
+                except Exception:
+                    # Whatever is wrong with telling, the tree lives on.
+                    log.exception("courier_failed")
+                    await asyncio.sleep(AFTER_FAILURE_S)
+
+    async def _turn(self, attempts: asyncio.TaskGroup) -> None:
+        self._changed.clear()
+        await self._take_in()
+        for delivery in self._due():
+            attempts.create_task(self._attempt(self._outbox.claim(delivery)))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), self._wait_s())
 
     async def _restore(self) -> None:
-        self._left = await self._shelf.left()
+        try:
+            self._left = await self._shelf.left()
+        except Exception:
+            log.exception("webhooks_left_unread")
         self._changed.set()
 
     async def _take_in(self) -> None:
@@ -153,6 +166,6 @@ class Courier:
                 self._observer.webhook(each.outcome.value)
             elif each.attempts:
                 self._observer.webhook(RETRIED)
-            if each.error is not None:
+            if each.error is not None and each.outcome is not Outcome.DELIVERED:
                 say = log.error if each.outcome is Outcome.DROPPED else log.warning
                 say("webhook_not_delivered", target=each.target, id=each.id, attempts=each.attempts, error=each.error)

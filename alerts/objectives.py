@@ -63,8 +63,11 @@ def _sum(selector: str) -> str:
     return f"(sum(rate({selector}[{{window}}])) or vector(0))"
 
 
-_ASKED = f"{_sum('stoker_requests_total')} + {_sum('stoker_canary_requests_total{{outcome=~`answered|failed`}}')}"
-_FAILED = f"{_sum('stoker_requests_total{{code=~`5..`}}')} + {_sum('stoker_canary_requests_total{{outcome=`failed`}}')}"
+# Scrapes and health checks are requests too, and would make every share of failures small. A canary that was answered
+# is among the requests; one that was not may have reached nobody who counts.
+_UNANSWERED = _sum("stoker_canary_requests_total{{outcome=`failed`}}")
+_ASKED = f"{_sum('stoker_requests_total{{endpoint=~`/v1/.+`}}')} + {_UNANSWERED}"
+_FAILED = f"{_sum('stoker_requests_total{{endpoint=~`/v1/.+`,code=~`5..`}}')} + {_UNANSWERED}"
 _FIRST_TOKENS = _sum("stoker_time_to_first_token_seconds_count")
 _SOON = _sum(f"stoker_time_to_first_token_seconds_bucket{{{{le=`{TTFT_OBJECTIVE_S:.1f}`}}}}")
 

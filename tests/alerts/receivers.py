@@ -48,6 +48,8 @@ class Got:
     body: Any
     raw: bytes
     headers: dict[str, str]
+    where: str
+    """The path that it came to."""
 
     @property
     def status(self) -> str:
@@ -81,7 +83,7 @@ class Receiver:
         raw = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = await request.json() if raw else None
-        self.got.append(Got(headers.get("webhook-id", ""), body, raw, headers))
+        self.got.append(Got(headers.get("webhook-id", ""), body, raw, headers, request.match_info["where"]))
         answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
         self.changed.set()
         return answer(request)
@@ -94,7 +96,7 @@ async def receiving(*answers: Answer, port: int = 0) -> AsyncIterator[Receiver]:
     waiting = listening.open()
     receiver = Receiver(f"{listening.url}/hook", list(answers) or [ok])
     app = web.Application()
-    app.router.add_post("/hook", receiver.take)
+    app.router.add_post("/{where}", receiver.take)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.SockSite(runner, waiting).start()

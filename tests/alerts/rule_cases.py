@@ -199,8 +199,8 @@ def _traffic(objective: Objective, asked: float, bad: float, count: int) -> dict
     """So many requests an interval, a share of them bad."""
     if objective is AVAILABILITY:
         return {
-            'stoker_requests_total{code="200"}': [(asked * (1 - bad), count)],
-            'stoker_requests_total{code="500"}': [(asked * bad, count)],
+            'stoker_requests_total{endpoint="/v1/messages",code="200"}': [(asked * (1 - bad), count)],
+            'stoker_requests_total{endpoint="/v1/messages",code="500"}': [(asked * bad, count)],
         }
     return {
         "stoker_time_to_first_token_seconds_count": [(asked, count)],

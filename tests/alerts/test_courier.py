@@ -182,6 +182,29 @@ async def test_a_quiet_period_holds_back_and_its_end_lets_go(tmp_path: Path) -> 
     assert got.body["groupLabels"]["incident"] == "i2"
 
 
+async def test_a_shelf_that_fails_keeps_nobody_from_being_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Memory):
+        """Fails in a way that nobody foresaw, once each."""
+
+        failed = False
+
+        async def keep(self, deliveries: Sequence[Delivery]) -> None:
+            if not self.failed:
+                self.failed = True
+                raise RuntimeError("no such driver")
+            await super().keep(deliveries)
+
+        async def left(self) -> Sequence[Delivery]:
+            raise RuntimeError("no such driver")
+
+    monkeypatch.setattr(module, "AFTER_FAILURE_S", 0.01)
+    memory = Broken()
+    async with receiving() as receiver, courier_to(receiver, memory=memory, home=tmp_path) as courier:
+        courier.tell(BEGAN)
+        courier.tell(OVER)
+        assert [each.status for each in await receiver.until(2)] == ["firing", "resolved"]
+
+
 async def test_an_edge_goes_on_from_memory_while_nothing_can_be_kept(tmp_path: Path) -> None:
     class Full(Memory):
         """A shelf that finds nothing and keeps nothing, and says so late."""

@@ -155,7 +155,8 @@ class Journal:
                 told[of.incident.id] = msgspec.structs.replace(of, actions=_with(of.actions, action))
         for delivery in self._queue.of_kind(DeliveryRecord):
             if (of := told.get(delivery.incident)) is not None:
-                told[of.incident.id] = msgspec.structs.replace(of, deliveries=_with(of.deliveries, delivery))
+                brief = msgspec.structs.replace(delivery, line="")
+                told[of.incident.id] = msgspec.structs.replace(of, deliveries=_with(of.deliveries, brief))
         lasted = [each for each in told.values() if each.incident.closed_at is None or each.incident.closed_at >= since]
         return sorted(lasted, key=lambda each: each.incident.opened_at)
 

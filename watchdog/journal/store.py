@@ -121,7 +121,7 @@ class Store:
                 acts = [ActionRecord(**row) for row in done.mappings()]
                 of_these = deliveries.c.incident.in_(ids)
                 sent = await connection.execute(select(deliveries).where(of_these).order_by(deliveries.c.at))
-                told = [DeliveryRecord(**row) for row in sent.mappings()]
+                told = [DeliveryRecord(**{**row, "line": ""}) for row in sent.mappings()]
         return [
             IncidentTold(
                 each,
