@@ -3,7 +3,8 @@
 Read in this order:
 
 1. `edge`        what is told: an incident began, or ended; `severity` how bad each kind is, and what it is called;
-2. `outbox`      which delivery is sent when (pure): order, retries, circuits; `backoff` how long to wait;
+2. `delivery`    an edge on its way to one target; `outbox` which is sent when (pure): order, retries, circuits;
+                 `backoff` how long to wait;
 3. `quiet`       when nobody is told;
 4. `message`     an edge as Alertmanager would say it; `templates` as Slack, Discord, ntfy and PagerDuty want it;
 5. `targets`     who is told, with their secrets; `webhook` one POST, signed, and what came of it;

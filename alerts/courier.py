@@ -15,9 +15,10 @@ from typing import Protocol
 
 import structlog
 
+from .delivery import RETRIED, Delivery, Failed, Outcome, Result, Telling
 from .edge import Edge
 from .message import Origin
-from .outbox import RETRIED, Delivery, Failed, Outbox, Outcome, Result, Telling
+from .outbox import Outbox
 from .quiet import Quiet
 from .targets import Target
 
@@ -128,7 +129,7 @@ class Courier:
             wanted = [target.name for target in self._targets.values() if target.wants(edge)]
             changed += self._outbox.accept(edge, wanted, now, quiet)
         if changed:
-            await self._shelf.keep(changed)
+            await self._keep(changed)
             self._count(changed)
 
     def _due(self) -> list[Delivery]:
@@ -145,7 +146,7 @@ class Courier:
 
     async def _attempt(self, claimed: Delivery) -> None:
         """Claim, deliver, and keep what came of it."""
-        await self._shelf.keep([claimed])
+        await self._keep([claimed])
         try:
             target = self._targets[claimed.target]
             result = await self._send(target, claimed.id, target.body(claimed.edge, self._origin))
@@ -155,9 +156,16 @@ class Courier:
             result = Failed(type(error).__name__)
         changed = self._outbox.settle(claimed, result, time.time(), random.random())
         self._count(changed)
-        await self._shelf.keep(changed)
+        await self._keep(changed)
         self._outbox.release(claimed.target)
         self._changed.set()
+
+    async def _keep(self, changed: Sequence[Delivery]) -> None:
+        try:
+            await self._shelf.keep(changed)
+        except Exception:
+            # As with a shelf that is full: it goes on from memory.
+            log.exception("webhooks_not_kept")
 
     def _count(self, changed: Sequence[Delivery]) -> None:
         self._observer.webhooks_waiting(len(self._outbox.waiting))

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import aiohttp
 import msgspec
 
+from .delivery import Received, delivery_id
 from .edge import Edge, Status
 from .message import Origin
-from .outbox import Received, delivery_id
 from .targets import Target
 from .webhook import Sender
 

@@ -13,7 +13,7 @@ from http import HTTPStatus
 import aiohttp
 
 from .. import __version__
-from .outbox import Failed, Received, Result, Unwanted
+from .delivery import Failed, Received, Result, Unwanted
 from .targets import Target
 
 LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}

@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from ..alerts.outbox import Telling
+from ..alerts.delivery import Telling
 from ..alerts.runbooks import page
 from ..engine.errors import EngineUnavailable
 from ..engine.protocol import Reclaimed, ReclaimLevel

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..alerts.outbox import Telling
+from ..alerts.delivery import Telling
 from ..config import Paths
 from .errors import NotRunning, Refused
 from .home import Serving, serving_path

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..alerts.outbox import RETRIED, Outcome
+from ..alerts.delivery import RETRIED, Outcome
 from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH
 from .samples import HostReading, Sample
 from .verdicts import DetectorName, Level, Number, Verdict

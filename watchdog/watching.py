@@ -14,7 +14,7 @@ from collections.abc import Callable
 import aiohttp
 from prometheus_client import CollectorRegistry
 
-from ..alerts.outbox import Telling
+from ..alerts.delivery import Telling
 from ..config import Paths, Watchdog
 from .canary import Canary
 from .death_incidents import DeathIncidents

@@ -19,8 +19,8 @@ import aiohttp
 
 import stoker.watchdog.journal.store  # noqa: F401  # loaded once, before the forks
 from stoker.alerts.courier import Courier
+from stoker.alerts.delivery import Delivery, Result
 from stoker.alerts.edge import Edge, Status
-from stoker.alerts.outbox import Delivery, Result
 from stoker.alerts.quiet import Quiet
 from stoker.alerts.targets import Target
 from stoker.alerts.webhook import Sender

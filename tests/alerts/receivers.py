@@ -13,8 +13,8 @@ from aiohttp import web
 from standardwebhooks.webhooks import Webhook
 
 from stoker.alerts.courier import Courier, Observer, Shelf
+from stoker.alerts.delivery import Result, Unwanted
 from stoker.alerts.message import Origin
-from stoker.alerts.outbox import Result, Unwanted
 from stoker.alerts.quiet import Quiet
 from stoker.alerts.severity import Severity
 from stoker.alerts.targets import Target

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from stoker.alerts.backoff import LONGEST_S, PROBE_LONGEST_S
+from stoker.alerts.delivery import Delivery, Failed, Outcome, Received, Unwanted
 from stoker.alerts.edge import Edge, Status
-from stoker.alerts.outbox import CIRCUIT_OPENS_AT, Delivery, Failed, Outbox, Outcome, Received, Unwanted
+from stoker.alerts.outbox import CIRCUIT_OPENS_AT, Outbox
 from tests.alerts.edges import BEGAN, OVER, edge
 
 DAY_S = 86400.0

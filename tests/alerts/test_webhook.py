@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from stoker.alerts.outbox import Failed, Received, Result, Unwanted
+from stoker.alerts.delivery import Failed, Received, Result, Unwanted
 from stoker.alerts.targets import Target
 from stoker.alerts.webhook import Sender, judged, seconds_until
 from tests.alerts.edges import BEGAN

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stoker.alerts.outbox import TargetStatus, Telling
+from stoker.alerts.delivery import TargetStatus, Telling
 from stoker.engine.errors import EngineUnavailable
 from stoker.engine.protocol import Reclaimed
 from stoker.watchdog import metrics

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from ...alerts.outbox import Delivery
+from ...alerts.delivery import Delivery
 from .journal import Journal
 from .records import DeliveryRecord
 

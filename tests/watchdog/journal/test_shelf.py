@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from stoker.alerts.delivery import Delivery, Outcome
 from stoker.alerts.edge import Status
-from stoker.alerts.outbox import Delivery, Outcome
 from stoker.watchdog.journal.records import DeliveryRecord
 from stoker.watchdog.journal.shelf import JournalShelf, delivery_of, record_of
 from stoker.watchdog.journal.store import Store
