@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 MAX_QUEUED_LINES = 10_000
 CLOSE_DEADLINE_S = 2.0
+GATHER_S = 0.2
+"""Lines that come this soon after others are written together: to wake a thread costs more than a line does."""
 
 Record = dict[str, Any]
 
@@ -68,6 +70,7 @@ class _Writer:
         self._render = for_people if stream.isatty() else json.dumps
         self._queue: queue.Queue[Record | None] = queue.Queue(MAX_QUEUED_LINES)
         self._dropped = 0
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._drain, name="log-output", daemon=True)
         self._thread.start()
 
@@ -83,14 +86,28 @@ class _Writer:
     def close(self) -> None:
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=CLOSE_DEADLINE_S)
+        self._closing.set()
         self._thread.join(CLOSE_DEADLINE_S)
 
     def _drain(self) -> None:
-        while (record := self._queue.get()) is not None:
+        record = self._queue.get()
+        while record is not None:
             # The reader may be gone for good (a closed terminal); supervision goes on without it.
             with contextlib.suppress(OSError, ValueError):
                 self._stream.write(self._render(record) + "\n")
-                self._stream.flush()
+            record = self._next()
+        self._flush()
+
+    def _next(self) -> Record | None:
+        with contextlib.suppress(queue.Empty):
+            return self._queue.get_nowait()
+        self._flush()
+        self._closing.wait(GATHER_S)
+        return self._queue.get()
+
+    def _flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def as_record(child: str, line: str) -> Record:

@@ -1,66 +1,59 @@
 """Decoding that is slower than it was, at the same batch and context.
 
-A decode step reads the weights once and each row's KV, so its seconds are a + b * rows + c * tokens of context.
-The three are learned from the machine itself, by recursive least squares on relative errors, once a busy minute. How
-far off the present minute is goes into a CUSUM (Page, "Continuous inspection schemes", Biometrika 41, 1954): a brief or
-small slip does not trip it, a lasting one does. Slow minutes teach nothing, or a slow decline would become usual.
+The usual speed is learned from the machine itself: seconds of a decode step, for each number of rows and each context a
+row, in cells a quarter apart. No formula: rows and context mostly rise together, and what a fit makes of that is wrong
+elsewhere. A cell that was seldom seen is not judged. How far the present minute is off goes into a CUSUM (Page,
+"Continuous inspection schemes", Biometrika 41, 1954): a brief or small slip does not trip it, a lasting one does. While
+things are slow nothing is learned, or a slow decline would become usual.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import median
-
-import numpy as np
 
 from ..samples import EngineReading, Sample
 from ..verdicts import DetectorName, Level, Number, Verdict
 from .windows import MINUTE_S
 
-LEARN_MINUTES = 45
+CELL = math.log(1.25)
+SHORTEST_CONTEXT = 100.0
+MOST_CELLS = 2000
+LEARN_MINUTES = 5
+REMEMBERED_MINUTES = 60
 ALLOWANCE = 0.15
 """Log ratio that is still usual; a tenth slower one day is no finding."""
+SPREADS = 1.5
+"""A cell that scatters more than that has an allowance of so many of its standard deviations."""
 ALARM = 1.5
 """CUSUM at which it fires: about five minutes at half the speed, half an hour at four fifths."""
 FIRING_RATIO = 1.25
+WELL_RATIO = 1.1
 STEADY = 0.1
-FORGET = 0.9995
 SMOOTHING = 0.25
-MOST_LEVERAGE = 0.2
-"""A batch and context unlike what was learned is not judged; it is learned."""
 SAMPLES_A_MINUTE = 60
 
 
-class Baseline:
-    """Seconds of a decode step by rows and context. At most three numbers and their covariance."""
+@dataclass
+class Usual:
+    """Log seconds of a step in one cell: mean, variance, and over how many minutes."""
 
-    def __init__(self) -> None:
-        self._weights = np.zeros(3)
-        self._covariance = np.eye(3) * 1e6
-        self.minutes = 0
+    mean: float = 0.0
+    variance: float = 0.0
+    minutes: int = 0
 
-    def expected_s(self, rows: float, context: float) -> float | None:
-        """None where too little is known about such a step."""
-        x = _features(rows, context)
-        expected = float(self._weights @ x)
-        if self.minutes < LEARN_MINUTES or expected <= 0:
-            return None
-        leverage = float(x @ self._covariance @ x) / expected**2
-        return expected if leverage <= MOST_LEVERAGE else None
-
-    def learn(self, rows: float, context: float, seconds: float) -> None:
-        """Divided by the seconds themselves, so that errors are relative."""
-        x = _features(rows, context) / seconds
-        projected = self._covariance @ x
-        gain = projected / (FORGET + float(x @ projected))
-        self._weights = self._weights + gain * (1 - float(self._weights @ x))
-        self._covariance = (self._covariance - np.outer(gain, projected)) / FORGET
-        np.fill_diagonal(self._covariance, np.minimum(np.diag(self._covariance), 1e6))
-        self.minutes += 1
+    def learn(self, value: float) -> None:
+        """Of all minutes at first, then of the last hour or so."""
+        self.minutes = min(self.minutes + 1, REMEMBERED_MINUTES)
+        off = value - self.mean
+        self.mean += off / self.minutes
+        self.variance += (off * (value - self.mean) - self.variance) / self.minutes
 
 
-def _features(rows: float, context: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.array([1.0, rows, context / 1000])
+def _cell(rows: float, context: float) -> tuple[int, int]:
+    """By the logarithms of the rows and of the context a row; a few hundred cells at most."""
+    return round(math.log(rows) / CELL), round(math.log(max(context / rows, SHORTEST_CONTEXT)) / CELL)
 
 
 class SlowdownDetector:
@@ -74,7 +67,7 @@ class SlowdownDetector:
         self._readings: list[tuple[float, float, float]] = []
 
     def _forget(self) -> None:
-        self._baseline = Baseline()
+        self._usual: dict[tuple[int, int], Usual] = {}
         self._cusum = 0.0
         self._ratio: float | None = None
         self._firing = False
@@ -103,22 +96,27 @@ class SlowdownDetector:
             self._readings.append((rows, float(engine.context_tokens or 0), rows / speed))
 
     def _judge(self, rows: float, context: float, seconds: float) -> None:
-        expected_s = self._baseline.expected_s(rows, context)
-        if expected_s is None:
-            self._baseline.learn(rows, context, seconds)
+        cell = _cell(rows, context)
+        if cell not in self._usual and len(self._usual) >= MOST_CELLS:
             return
-        off = math.log(seconds / expected_s)
-        self._ratio = (
-            math.exp(off) if self._ratio is None else self._ratio ** (1 - SMOOTHING) * math.exp(SMOOTHING * off)
-        )
+        usual = self._usual.setdefault(cell, Usual())
+        value = math.log(seconds)
+        if usual.minutes < LEARN_MINUTES:
+            if self._cusum < ALARM / 3:
+                usual.learn(value)
+            return
+        off = value - usual.mean
+        before = off if self._ratio is None else math.log(self._ratio)
+        self._ratio = math.exp(before + SMOOTHING * (off - before))
         # Bounded, so that the way back takes no longer than the way there.
-        self._cusum = min(max(self._cusum + off - ALLOWANCE, 0.0), 1.5 * ALARM)
+        allowance = max(ALLOWANCE, SPREADS * math.sqrt(usual.variance))
+        self._cusum = min(max(self._cusum + off - allowance, 0.0), 1.5 * ALARM)
         if self._cusum >= ALARM and self._ratio >= FIRING_RATIO:
             self._firing = True
-        elif self._cusum < ALARM / 3:
-            self._firing = False
-        if off < STEADY and self._cusum < ALARM / 3:
-            self._baseline.learn(rows, context, seconds)
+        elif self._cusum < ALARM / 3 or self._ratio < WELL_RATIO:
+            self._firing, self._cusum = False, min(self._cusum, ALARM / 3)
+        if off < max(STEADY, allowance - ALLOWANCE + STEADY) and self._cusum < ALARM / 3:
+            usual.learn(value)
 
     def _verdict(self) -> Verdict:
         if self._ratio is None:

@@ -86,7 +86,7 @@ class Journal:
         return len(self._queue)
 
     def put(self, record: Record) -> None:
-        """Keep a record; it is in the database about a second later, if the database can be written."""
+        """Keep a record; it is in the database a second later, a sample a few, if the database can be written."""
         self._queue.put(record)
 
     async def keep(self, records: Iterable[Record]) -> bool:
@@ -196,7 +196,7 @@ class Journal:
             if not self._inherited:
                 await store.close_incidents(self._started_at, time.time())
                 self._inherited = True
-            if records := self._queue.waiting():
+            if records := self._queue.due(self._stopping.is_set()):
                 await store.write(records)
                 self._queue.written(records)
             await self._keep_in_order(store)

@@ -8,6 +8,8 @@ from .records import Record, SampleRecord
 
 MAX_SAMPLES = 10_000
 MAX_OTHERS = 5_000
+SAMPLES_TOGETHER = 5
+"""A batch costs about the same whatever is in it, so fewer samples than this wait for others or for more of them."""
 
 R = TypeVar("R", bound=Record)
 
@@ -32,7 +34,10 @@ class Queue:
             del queue[next(iter(queue))]
             self.dropped += 1
 
-    def waiting(self) -> list[Record]:
+    def due(self, at_the_end: bool) -> list[Record]:
+        """All that wait, unless it is too little to be worth a batch."""
+        if not self._others and len(self._samples) < SAMPLES_TOGETHER and not at_the_end:
+            return []
         return [*self._others.values(), *self._samples.values()]
 
     def written(self, records: list[Record]) -> None:

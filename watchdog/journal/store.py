@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from alembic.util import CommandError
-from sqlalchemy import Integer, and_, bindparam, cast, delete, event, func, insert, or_, select, text, update
+from sqlalchemy import Integer, Table, and_, bindparam, cast, delete, event, func, insert, or_, select, text, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -32,6 +32,23 @@ THINNED_TO_S = 60
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 T = TypeVar("T", bound=Record)
+
+
+class _Replace:
+    """What puts records of one kind in the place of those with their keys; made once, because making it costs more than
+    the database needs for it."""
+
+    def __init__(self, table: Table) -> None:
+        self._key = [column.name for column in table.primary_key]
+        same = and_(*(column == bindparam(f"key_{column.name}") for column in table.primary_key))
+        self.delete = delete(table).where(same)
+        self.insert = insert(table)
+
+    def keys(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        return {f"key_{name}": row[name] for name in self._key}
+
+
+_REPLACE = {kind: _Replace(table) for kind, table in TABLES.items()}
 
 
 class Store:
@@ -66,12 +83,10 @@ class Store:
         with _failures_of(self._name):
             async with self._engine.begin() as connection:
                 for kind, group in groupby(sorted(records, key=_kind_order), key=type):
-                    table = TABLES[kind]
+                    replace = _REPLACE[kind]
                     rows = [msgspec.structs.asdict(record) for record in group]
-                    same = and_(*(column == bindparam(f"key_{column.name}") for column in table.primary_key))
-                    keys = [{f"key_{column.name}": row[column.name] for column in table.primary_key} for row in rows]
-                    await connection.execute(delete(table).where(same), keys)
-                    await connection.execute(insert(table), rows)
+                    await connection.execute(replace.delete, [replace.keys(row) for row in rows])
+                    await connection.execute(replace.insert, rows)
 
     async def thin(self, full_since: float, kept_since: float) -> None:
         """Of the samples before `full_since` keep the first of each minute; before `kept_since` keep nothing."""
