@@ -16,7 +16,7 @@ from .reference import reference
 from .section import ConfigError, Count, Port, Seconds, Section, Share
 from .server import Canonical, Server
 from .telemetry import Telemetry
-from .watchdog import Canary, Journal, Restart, Shedding, Watchdog
+from .watchdog import Canary, Journal, Restart, Sensors, Shedding, Watchdog
 from .writing import example
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "Restart",
     "Seconds",
     "Section",
+    "Sensors",
     "Server",
     "ServiceProcess",
     "Share",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
@@ -56,8 +57,8 @@ class Journal(Section):
     """What the watchdog remembers over restarts."""
 
     url: str | None = None
-    """The database, as SQLAlchemy writes it: `postgresql+asyncpg://user:password@host/name` (install `asyncpg` beside
-    Stoker); absent, the file stoker.db under $STOKER_HOME."""
+    """The database, as SQLAlchemy writes it: `postgresql+asyncpg://user:password@host/name` (extra `postgres`);
+    absent, the file stoker.db under $STOKER_HOME."""
     full_samples_s: Seconds = 6 * 3600.0
     """For so long every sample is kept, after it one a minute."""
     keep_s: Seconds = 30 * 86400.0
@@ -75,6 +76,15 @@ class Canary(Section):
     """How long an answer may take before the canary counts as unanswered."""
 
 
+class Sensors(Section):
+    """Where the machine is read, on Linux."""
+
+    proc: Path = Path("/proc")
+    """The process file system; another path where a container has the host's mounted, with the host's process ids."""
+    sys: Path = Path("/sys")
+    """The same of `/sys`, for heat and clocks."""
+
+
 class Watchdog(Section):
     """The parent of the tree and its own HTTP interface."""
 
@@ -90,6 +100,8 @@ class Watchdog(Section):
     """What is remembered."""
     canary: Canary = Canary()
     """Requests of the watchdog's own."""
+    sensors: Sensors = Sensors()
+    """Where the machine is read."""
     sample_s: Seconds = 1.0
     """Time between two looks at the machine and the tree."""
     pool_floor_bytes: Count = 1_500_000_000

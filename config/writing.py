@@ -26,7 +26,7 @@ def _example_lines(section: Section, table: str) -> Iterator[str]:
             continue
         yield from _comment(field.description or "")
         # TOML has no null: a key without a default is shown by its name alone.
-        yield f"# {name} = (not set)" if value is None else f"{name} = {json.dumps(value)}"
+        yield f"# {name} = (not set)" if value is None else f"{name} = {json.dumps(value, default=str)}"
     for name, subsection in subtables:
         yield ""
         yield from _comment(type(subsection).__doc__ or "")

@@ -98,6 +98,11 @@ class RamTier:
         """Of them, those that are pinned."""
         return sum(segment.nbytes for segment in self._pins)
 
+    @property
+    def segments(self) -> int:
+        """Those that a lookup can find."""
+        return len(self._segments)
+
     def pinned_blocks(self, hashes: Sequence[bytes]) -> int:
         """How many blocks from the first are in pinned memory; no use of them."""
         pinned = (any(held in self._pins for held in self._holders.get(block, ())) for block in hashes)

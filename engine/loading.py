@@ -11,7 +11,7 @@ import mlx.core as mx
 import mlx_lm
 import mlx_lm.utils
 import structlog
-from mlx.utils import tree_reduce
+from mlx.utils import tree_flatten, tree_reduce
 
 from ..config import Engine, EngineProcess
 from . import batching, memory
@@ -76,7 +76,7 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         name=settings.model_name,
         limits=limits,
         vocabulary=vocabulary,
-        memory=memory.MemoryPlan(weights, kv, bounds.limit),
+        memory=memory.MemoryPlan(weights, kv, bounds.limit, memory.arrays(_count(model), ragged)),
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
         prefixes=_prefix_cache(settings, ragged, fingerprint, kv.nbytes),
         drafting=Drafting(drafts, time.perf_counter, draft_model),
@@ -99,6 +99,10 @@ def _load(folder: Path) -> tuple[Any, dict[str, Any]]:
 def _nbytes(model: Any) -> int:
     total: int = tree_reduce(lambda total, array: total + array.nbytes, model.parameters(), 0)  # type: ignore[no-untyped-call]
     return total
+
+
+def _count(model: Any) -> int:
+    return len(tree_flatten(model.parameters()))  # type: ignore[no-untyped-call]
 
 
 def _draft_model(settings: EngineProcess, vocabulary: int) -> tuple[DraftModel | None, int, KvCost]:

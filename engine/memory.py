@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 import structlog
+from mlx.utils import tree_flatten
 
 from .host_memory import cgroup_limit, physical_bytes
 from .kv_cost import KvBudget, KvCost, measured
 from .protocol import Memory
 from .ragged import RaggedModel
+from .row_state import leaves
 
 HEADROOM_SHARE = 0.1
 """Of the memory, for what is neither weights nor KV nor the pool: a step's own arrays, and everything but MLX."""
@@ -41,15 +43,35 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrays:
+    """How many arrays the weights are, and each row or cached prefix; `limit` is how many the GPU can have.
+
+    MLX fails at that limit (oMLX #2535: after some hundred thousand tokens) and tells it, but not its own count,
+    so this is what is known to be there: freed buffers in the pool and leaked ones come on top.
+    """
+
+    weights: int = 0
+    a_row: int = 0
+    limit: int | None = None
+
+
+NO_ARRAYS = Arrays()
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """What the engine's memory is for: bytes of `weights`, the budget of KV, and the `limit` of all, if any."""
 
     weights: int
     kv: KvBudget
     limit: int | None = None
+    arrays: Arrays = NO_ARRAYS
 
-    def reading(self, kv: int) -> Memory:
-        """Bytes by kind now, of them `kv` in keys and values; the footprint is for another thread to add."""
+    def reading(self, kv: int, rows: int) -> Memory:
+        """Bytes by kind now, of them `kv` in the keys and values of so many rows and cached prefixes.
+
+        The footprint is for another thread to add.
+        """
         return Memory(
             active=mx.get_active_memory(),
             cache=mx.get_cache_memory(),
@@ -58,6 +80,8 @@ class MemoryPlan:
             kv=kv,
             limit=self.limit,
             kv_budget=self.kv.nbytes,
+            arrays=self.arrays.weights + rows * self.arrays.a_row,
+            arrays_limit=self.arrays.limit,
         )
 
 
@@ -66,6 +90,15 @@ def kv_cost(model: RaggedModel) -> KvCost:
     row = model.new_row()
     model.forward([row], [PIECE_TOKENS], mx.zeros(PIECE_TOKENS, mx.uint32), wanted=[])
     return measured(row.caches)
+
+
+def arrays(weights: int, model: RaggedModel) -> Arrays:
+    """For a model whose weights are so many."""
+    row = model.new_row()
+    model.forward([row], [PIECE_TOKENS], mx.zeros(PIECE_TOKENS, mx.uint32), wanted=[])
+    a_row = len(tree_flatten([leaf.state for leaf in leaves(row.caches)]))  # type: ignore[no-untyped-call]
+    limit = mx.device_info().get("resource_limit")
+    return Arrays(weights, a_row, int(limit) if limit else None)
 
 
 def set_limits(limit: int | None, pool: int) -> Bounds:

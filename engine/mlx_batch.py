@@ -215,7 +215,8 @@ class MlxBatch:
         kv = sum(row.state.nbytes for row in self._rows.values())
         kv += self._prefixes.nbytes if self._prefixes is not None else 0
         kv += self._drafting.kv_nbytes
-        return self._memory.reading(kv)
+        rows = len(self._rows) + (self._prefixes.segments if self._prefixes is not None else 0)
+        return self._memory.reading(kv, rows)
 
     def tiers(self) -> dict[Tier, TierSize]:
         return self._prefixes.tiers() if self._prefixes is not None else {}

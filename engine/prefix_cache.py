@@ -92,6 +92,11 @@ class PrefixCache:
         return self._tiers.ram.nbytes + self._dense_nbytes
 
     @property
+    def segments(self) -> int:
+        """Pieces of KV in memory, each as many arrays as a row's."""
+        return self._tiers.ram.segments
+
+    @property
     def pinned_nbytes(self) -> int:
         """Of them, what rows read."""
         return self._tiers.ram.pinned_nbytes + self._dense_nbytes

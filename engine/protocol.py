@@ -154,7 +154,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes by kind, None where unknown. `active` includes `weights` and `kv`; `cache` is MLX's freed-buffer pool.
 
-    `limit` bounds the whole process, `kv_budget` the KV.
+    `limit` bounds the whole process, `kv_budget` the KV. `arrays` counts those of weights, rows and prefix cache, each
+    a buffer of its own; `arrays_limit` is how many buffers the GPU can have, where it has such a limit.
     """
 
     active: int | None = None
@@ -165,6 +166,8 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     footprint: int | None = None
     limit: int | None = None
     kv_budget: int | None = None
+    arrays: int | None = None
+    arrays_limit: int | None = None
 
     def with_footprint(self, footprint: int) -> Memory:
         """The same reading with the process's footprint, which the thread that made it does not know."""

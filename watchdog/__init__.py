@@ -8,8 +8,7 @@ It must outlive everything it watches, so it holds no request and waits for no c
 4. `engine_role`   what an engine child needs before it starts, when it is ready, and by `stall` when it is stuck;
 5. `service_role`  the same for the service;
 6. `door`          what is checked before the tree starts, and what is held while it runs;
-7. `shedding`      how much load is turned away while memory is short (pure); `memory_pressure` reads and asks it,
-                   `shed_level` makes the service do it;
+7. `shed_level`    how much load is turned away, once that is decided: makes the service do it;
 8. `tree`          startup -> run -> shutdown of all of them;
 9. `samples`       one look at everything; `panel` has `detectors` judge it in `verdicts`, and `policy` makes
                    `decisions` of them: `courses` up and down the ladders of `remedies` (all pure);

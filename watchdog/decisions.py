@@ -74,6 +74,8 @@ class Decision(msgspec.Struct, frozen=True):
     action: Action
     sentence: str
     detector: DetectorName
+    found: str
+    """What the detector said, which is what clients are told."""
 
 
 class Conditions(msgspec.Struct, frozen=True):

@@ -67,7 +67,7 @@ class Engine(Protocol):
 class Door(Protocol):
     """Where load is turned away."""
 
-    def want(self, whose: str, level: int, reason: str) -> None:
+    def want(self, level: int, reason: str) -> None:
         """Turn so much away."""
 
 
@@ -117,7 +117,7 @@ class Effects:
 
     async def _act(self, decision: Decision, record: ActionRecord) -> None:
         try:
-            outcome = await self._do(decision.action, decision.sentence)
+            outcome = await self._do(decision.action, decision.found)
         except TimeoutError:
             outcome = "not done within its deadline"
         except EngineUnavailable as error:
@@ -128,7 +128,7 @@ class Effects:
         log.info("effect", action=record.kind, outcome=outcome)
         self._put(msgspec.structs.replace(record, ended_at=time.time(), outcome=outcome))
 
-    async def _do(self, action: Action, why: str) -> str:
+    async def _do(self, action: Action, found: str) -> str:
         match action:
             case Reclaim(level=level):
                 return await self._reclaim(level)
@@ -136,7 +136,7 @@ class Effects:
                 self._tighten = level
                 return self._tell_to_tighten()
             case Shed(level=level):
-                self._reach.shed.want("policy", level, why)
+                self._reach.shed.want(level, found)
                 return f"the service is told level {level}"
             case PlannedRestart(child=child) | RestartNow(child=child):
                 return await self._restart(child)

@@ -75,6 +75,7 @@ class Observation:
                     log.exception("look_failed")
                 await asyncio.sleep(max(0.0, self._period_s - (time.monotonic() - began)))
         finally:
+            await self._parts.sampler.close()
             await self._parts.effects.close()
 
     def _look(self, sample: Sample) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
+from ..config import Shedding
 from .detectors.canary import CanaryDetector
 from .detectors.crashes import CrashesDetector
 from .detectors.descriptors import DescriptorsDetector
@@ -30,6 +31,7 @@ class Sensitivity:
 
     speed: float = 1.0
     pool_floor_bytes: float = FLOOR_BYTES
+    shedding: Shedding = field(default_factory=Shedding)
 
 
 class Panel:
@@ -45,7 +47,7 @@ class Panel:
     def _begin_anew(self) -> None:
         self._of_incarnation: list[Detector] = [make() for make in self._makers()]
         self._of_machine: list[Detector] = [
-            PressureDetector(),
+            PressureDetector(self._sensitivity.shedding),
             SwapDetector(),
             ThermalDetector(),
             StallDetector(),

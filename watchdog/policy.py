@@ -2,7 +2,7 @@
 
 `decide` gets the state, the verdicts, the conditions and the clock, and returns the next state and what to do. Each
 finding (a detector and its cause) has a course (`courses`): the step of its ladder that it is at, and since when. How
-tight and how much load is shed is the most that any course asks for.
+tight and how much load is shed is the most that any course asks for; what memory asks for at once counts with it.
 
 All restarts pass through `_restart`: never two within the cool-down, whoever ordered the first, never one while the
 circuit is open, and after several within a day a person is asked instead.
@@ -79,19 +79,29 @@ def _levels(state: State, firing: dict[Finding, Verdict], conditions: Conditions
     """How tight, and how much is shed: the most that any course asks for."""
     decisions = []
     for kind, present in ((Tighten, state.tighten), (Shed, state.shed)):
-        asked = {finding: course.level(kind) for finding, course in state.courses.items()}
+        asked = {finding: _asked(kind, course, firing.get(finding)) for finding, course in state.courses.items()}
         wanted = max(asked.values(), default=0)
         if wanted == present:
             continue
         if wanted > present:
             finding = max(asked, key=lambda each: asked[each])
-            sentence = f"from level {present} to {wanted}: {state.courses[finding].sentence}"
+            change = f"from level {present} to {wanted}"
+        elif wanted > 0:
+            finding = max(asked, key=lambda each: asked[each])
+            change = f"back from level {present} to {wanted}"
         else:
             finding = max(_asked_for(kind, state), key=lambda each: state.courses[each].since)
-            sentence = f"back from level {present} to {wanted}, because this is over: {state.courses[finding].sentence}"
-        decisions.append(Decision(now, kind(wanted), f"{_name(kind(wanted))} {sentence}", finding[0]))
+            change = f"back from level {present} to 0, because this is over"
+        found = state.courses[finding].sentence
+        decisions.append(Decision(now, kind(wanted), f"{_name(kind(wanted))} {change}: {found}", finding[0], found))
         state = replace(state, tighten=wanted) if kind is Tighten else replace(state, shed=wanted)
     return state, decisions
+
+
+def _asked(kind: type[Tighten] | type[Shed], course: Course, verdict: Verdict | None) -> int:
+    """By the course, and by the verdict itself where it leaves no time to climb."""
+    at_once = verdict.numbers.get(Number.SHED_LEVEL, 0.0) if verdict is not None and kind is Shed else 0.0
+    return max(course.level(kind), int(at_once))
 
 
 def _asked_for(kind: type[Tighten] | type[Shed], state: State) -> list[Finding]:
@@ -113,7 +123,8 @@ def _once(state: State, firing: dict[Finding, Verdict], conditions: Conditions, 
         courses[finding] = replace(course, done=True)
         action = course.current.action
         if isinstance(action, Observe | Reclaim | EmptyPrefixCache):
-            decisions.append(Decision(now, action, f"{_name(action)}: {course.sentence}", finding[0]))
+            sentence = f"{_name(action)}: {course.sentence}"
+            decisions.append(Decision(now, action, sentence, finding[0], course.sentence))
     return replace(state, courses=courses), decisions
 
 
@@ -129,7 +140,7 @@ def _circuit(state: State, firing: dict[Finding, Verdict], conditions: Condition
         return state, []
     minutes = (now - state.circuit_opened_at) / MINUTE_S
     sentence = f"the circuit closes after {minutes:.0f} minutes: what opened it is over"
-    closed = Decision(now, CloseCircuit(), sentence, DetectorName.CRASHES)
+    closed = Decision(now, CloseCircuit(), sentence, DetectorName.CRASHES, sentence)
     return replace(state, circuit_opened_at=None), [closed]
 
 
@@ -139,7 +150,7 @@ def _holds_circuit(course: Course) -> bool:
 
 def _open_circuit(state: State, finding: Finding, why: str, now: float) -> Outcome:
     sentence = f"the circuit opens and no restart is ordered any more: {why}"
-    return replace(state, circuit_opened_at=now), [Decision(now, OpenCircuit(), sentence, finding[0])]
+    return replace(state, circuit_opened_at=now), [Decision(now, OpenCircuit(), sentence, finding[0], why)]
 
 
 def _restart(state: State, firing: dict[Finding, Verdict], conditions: Conditions, now: float) -> Outcome:
@@ -161,7 +172,7 @@ def _restart(state: State, firing: dict[Finding, Verdict], conditions: Condition
     action = course.current.action
     quiet = f"no request for {conditions.quiet_s:.0f} s"
     when = quiet if isinstance(action, PlannedRestart) else "it cannot wait for a quiet minute"
-    decision = Decision(now, action, f"{_name(action)}: {course.sentence}; {when}", finding[0])
+    decision = Decision(now, action, f"{_name(action)}: {course.sentence}; {when}", finding[0], course.sentence)
     courses = {**state.courses, finding: replace(course, done=True, since=now)}
     return replace(state, courses=courses, restarts=(*recent, now)), [decision]
 

@@ -72,7 +72,7 @@ _BY_CAUSE: dict[tuple[DetectorName, Cause | None], Remedy] = {
     (DetectorName.SLOWDOWN, None): (Step(Observe(), 15 * MINUTE_S), Step(Reclaim(1), HOUR_S), *_RESTART[:1]),
     (DetectorName.ERRORS, None): (Step(Observe(), 5 * MINUTE_S), Step(RestartNow(Child.ENGINE), 2 * HOUR_S)),
     (DetectorName.CRASHES, None): (Step(OpenCircuit()),),
-    (DetectorName.RESOURCES, None): _RESTART,
+    (DetectorName.RESOURCES, None): (Step(Reclaim(2), 10 * MINUTE_S), *_RESTART),
     (DetectorName.DESCRIPTORS, Cause.ENGINE): _RESTART,
     (DetectorName.DESCRIPTORS, Cause.SERVICE): (Step(Observe(), 0.0), Step(PlannedRestart(Child.SERVICE), 4 * HOUR_S)),
     (DetectorName.CANARY, Cause.WRONG): (Step(EmptyPrefixCache()),),

@@ -61,7 +61,7 @@ class EngineReading(msgspec.Struct, frozen=True, omit_defaults=True):
     context_tokens: int | None = None
     """Tokens in the KV of all running rows together."""
     resources: int | None = None
-    """Live GPU buffers, or the nearest proxy."""
+    """Buffers on the GPU that the engine knows of: arrays of weights, rows and prefix cache."""
     resources_limit: int | None = None
     fds: int | None = None
     fds_limit: int | None = None

@@ -49,7 +49,6 @@ class ShedLevel:
         self._http = http
         self._on_level = on_level
         self._changed = asyncio.Event()
-        self._wishes: dict[str, Shed] = {}
         self._wanted = NOTHING
         on_level(0)
 
@@ -57,10 +56,9 @@ class ShedLevel:
     def wanted(self) -> Shed:
         return self._wanted
 
-    def want(self, whose: str, level: int, reason: str) -> None:
-        """Somebody wants so much turned away from now on, 0 (nothing) to 3 (everything new); who wants most counts."""
-        self._wishes[whose] = Shed(level, reason)
-        wanted = max(self._wishes.values(), key=lambda wish: wish.level)
+    def want(self, level: int, reason: str) -> None:
+        """So much is to be turned away from now on, 0 (nothing) to 3 (everything new)."""
+        wanted = Shed(level, reason)
         if wanted == self._wanted:
             return
         log.warning("shed_level", level=wanted.level, was=self._wanted.level, reason=wanted.reason)

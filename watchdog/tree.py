@@ -27,7 +27,6 @@ from .errors import ChildUnusable
 from .home import Serving, admin_token, serving_path, write_private
 from .journal.history import Identity
 from .log_output import LogOutput
-from .memory_pressure import shed_under_pressure
 from .metrics import WatchdogMetrics
 from .notify import Notifier
 from .service_role import ServiceRole
@@ -117,8 +116,7 @@ class Tree:
         self._hear_signals()
         async with self._reachable() as serving, asyncio.TaskGroup() as tasks:
             attending = [tasks.create_task(engine.role.listen()) for engine in self._engines.values()]
-            attending += [tasks.create_task(self._shed.run()), tasks.create_task(self._shed_under_pressure())]
-            attending.append(tasks.create_task(self._watching.run()))
+            attending += [tasks.create_task(self._shed.run()), tasks.create_task(self._watching.run())]
             tasks.create_task(self._records.journal.run())
             for supervisor in self._supervisors:
                 tasks.create_task(supervisor.run())
@@ -154,10 +152,6 @@ class Tree:
 
     def _service_identity(self) -> Identity:
         return Identity(self._service_supervisor.snapshot().pid)
-
-    async def _shed_under_pressure(self) -> None:
-        engine = self._engines[ENGINE_NAME].role
-        await shed_under_pressure(lambda: engine.heartbeat, self._shed, self._premises.config.watchdog.shedding)
 
     async def _service_takes_requests(self) -> bool:
         """Ask it, but not once it has died: nobody answers in the queue of a socket that waits for the next one."""

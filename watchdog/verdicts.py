@@ -74,6 +74,8 @@ class Number(StrEnum):
     LIVE_BYTES = "live_bytes"
     MEMORY_SHARE = "memory_share"
     """Memory in use over what there is, 0 to 1."""
+    SHED_LEVEL = "shed_level"
+    """How much load to turn away at once, 0 to 3; however long it fires, it is no more than that."""
     PRESSURE_SHARE = "pressure_share"
     SWAP_USED_BYTES = "swap_used_bytes"
     SWAP_OUT_BYTES_PER_MINUTE = "swap_out_bytes_per_minute"

@@ -96,15 +96,15 @@ class Watching:
         self._engine = engine
         self._canary = Canary(service_url, admin_token, http, records.metrics, settings.canary.deadline_s)
         sampler = Sampler(
-            host_sensor(paths.home),
-            process_sensor(),
+            host_sensor(paths.home, settings.sensors),
+            process_sensor(settings.sensors),
             ServiceSensor(service_url, admin_token, http),
             os.getpid(),
             self._situation,
         )
         parts = Parts(
             sampler=sampler,
-            panel=Panel(Sensitivity(settings.detection_speed, settings.pool_floor_bytes)),
+            panel=Panel(Sensitivity(settings.detection_speed, settings.pool_floor_bytes, settings.shedding)),
             effects=Effects(reach, records.journal.put, records.metrics.acted),
             incidents=records.incidents,
             journal=records.journal,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import mlx.core as mx
@@ -62,3 +63,23 @@ def test_the_pool_goes_first_then_half_of_the_prefix_cache_then_all_that_nobody_
     Run(batch, [[Command(0, Submit("again", [2] * 300, [], Sampling(seed=0), 5, []))]])
     assert batch.memory().kv
     batch.close()
+
+
+def test_the_arrays_of_weights_and_cached_prefixes_are_counted(tmp_path: Path) -> None:
+    batch = load(make_tiny_llama(tmp_path / "model"), tmp_path, Engine())
+    weights = batch.memory().arrays
+    assert weights
+    for number in (1, 2):
+        prompt = [(number + i) % 200 for i in range(300)]
+        Run(batch, [[Command(0, Submit(f"r{number}", prompt, [], Sampling(seed=0), 5, []))]])
+    counted = batch.memory().arrays
+    assert counted == weights + 2 * 2 * layers_of(tmp_path / "model")
+    batch.reclaim(2)
+    batch.reclaim(2)
+    assert batch.memory().arrays == weights
+    assert batch.memory().arrays_limit is None, "only Metal has a limit"
+    batch.close()
+
+
+def layers_of(folder: Path) -> int:
+    return int(json.loads((folder / "config.json").read_text())["num_hidden_layers"])

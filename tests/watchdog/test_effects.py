@@ -67,10 +67,10 @@ class Door:
     """The shed level, as somebody wanted it."""
 
     def __init__(self) -> None:
-        self.wanted: list[tuple[str, int, str]] = []
+        self.wanted: list[tuple[int, str]] = []
 
-    def want(self, whose: str, level: int, reason: str) -> None:
-        self.wanted.append((whose, level, reason))
+    def want(self, level: int, reason: str) -> None:
+        self.wanted.append((level, reason))
 
 
 class Stage:
@@ -95,7 +95,7 @@ class Stage:
     async def see(self, action: Action) -> ActionRecord:
         """Carry it out; what was written down in the end."""
         self._ended.clear()
-        self.effects.carry_out(Decision(1.0, action, "because", DetectorName.LEAK), "incident")
+        self.effects.carry_out(Decision(1.0, action, "because of this", DetectorName.LEAK, "this"), "incident")
         await self._ended.wait()
         return list(self.records.values())[-1]
 
@@ -157,10 +157,10 @@ async def test_a_new_engine_is_told_what_holds_and_told_once() -> None:
         assert len(on.engine.told) == 3
 
 
-async def test_load_is_shed_by_the_policys_wish() -> None:
+async def test_load_is_shed_for_the_reason_that_was_found() -> None:
     async with stage() as on:
         await on.see(Shed(2))
-    assert on.door.wanted == [("policy", 2, "because")]
+    assert on.door.wanted == [(2, "this")]
 
 
 @pytest.mark.parametrize("action", [PlannedRestart(Child.ENGINE), RestartNow(Child.SERVICE)], ids=["planned", "now"])
@@ -188,7 +188,9 @@ async def test_what_nothing_is_done_about_is_written_down(action: Action) -> Non
 
 async def test_an_effect_that_is_under_way_at_the_end_holds_nothing_up() -> None:
     async with stage(Script(LIVES, "input()")) as on:
-        on.effects.carry_out(Decision(1.0, PlannedRestart(Child.ENGINE), "because", DetectorName.LEAK), None)
+        on.effects.carry_out(
+            Decision(1.0, PlannedRestart(Child.ENGINE), "because of this", DetectorName.LEAK, "this"), None
+        )
         await on.supervisor.until(State.STARTING)
         async with asyncio.timeout(DEADLINE_S):
             await on.effects.close()

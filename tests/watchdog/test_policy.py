@@ -79,6 +79,19 @@ def test_pressure_climbs_the_ladder_and_comes_down_again() -> None:
     assert life.live(HOUR_S) == [Shed(1), Tighten(1), Shed(0), Tighten(0)]
 
 
+def test_memory_that_leaves_no_time_sheds_at_once_and_only_as_long_as_it_says() -> None:
+    life = Life()
+    short = [verdict(DetectorName.PRESSURE, cause=Cause.OURS, shed_level=level) for level in (3, 2, 0)]
+    assert life.live(10, short[:1]) == [Shed(3), Reclaim(1)]
+    assert life.live(10, short[1:2]) == [Shed(2)]
+    assert life.decided[-1].sentence == "shed load, back from level 3 to 2: pressure is firing by 42"
+    assert life.live(10, short[2:]) == [Shed(0)]
+    assert (
+        life.decided[-1].sentence
+        == "shed load, back from level 2 to 0, because this is over: " + life.decided[-1].found
+    )
+
+
 def test_a_fragmented_pool_is_given_back_and_never_costs_a_restart() -> None:
     actions = Life().live(72 * HOUR_S, [verdict(DetectorName.FRAGMENTATION, cause=Cause.POOL)], QUIET)
     assert {type(action) for action in actions} == {Reclaim}
@@ -96,6 +109,12 @@ def test_swap_of_other_programs_is_reported_and_never_restarts() -> None:
     actions = Life().live(72 * HOUR_S, [verdict(DetectorName.SWAP, cause=Cause.OTHERS)], QUIET)
     assert actions[0] == Observe()
     assert {type(action) for action in actions} == {Observe, Reclaim}
+
+
+def test_a_count_of_resources_near_its_limit_gives_back_then_recycles_in_a_quiet_minute() -> None:
+    life = Life()
+    assert life.live(HOUR_S, [verdict(DetectorName.RESOURCES)]) == [Reclaim(2)]
+    assert life.live(60, [verdict(DetectorName.RESOURCES)], QUIET) == [PlannedRestart(Child.ENGINE)]
 
 
 def test_a_wrong_cache_is_emptied_once() -> None:

@@ -53,13 +53,13 @@ async def test_the_service_is_told_each_change_and_again_when_it_is_new() -> Non
     told = Told()
     async with supervised(Script(LIVES)) as supervisor, telling(told, supervisor, levels) as shed:
         assert (await told.next())["level"] == 0
-        shed.want("memory", 2, "memory is short")
+        shed.want(2, "memory is short")
         assert await told.next() == {"level": 2, "reason": "memory is short"}
-        shed.want("memory", 2, "memory is short")
+        shed.want(2, "memory is short")
         await supervisor.until(State.READY)
         supervisor.restart()
         assert await told.next() == {"level": 2, "reason": "memory is short"}
-        shed.want("memory", 0, "it is over")
+        shed.want(0, "it is over")
         assert (await told.next())["level"] == 0
     assert levels == [0, 2, 0]
     assert told.bodies.empty()
@@ -68,7 +68,7 @@ async def test_the_service_is_told_each_change_and_again_when_it_is_new() -> Non
 async def test_a_service_that_does_not_take_it_is_told_again() -> None:
     told = Told(500, 404)
     async with supervised(Script(LIVES)) as supervisor, telling(told, supervisor, []) as shed:
-        shed.want("memory", 1, "memory is short")
+        shed.want(1, "memory is short")
         assert (await told.next())["level"] == 1
 
 
@@ -78,7 +78,7 @@ async def test_while_there_is_no_service_only_the_last_word_counts() -> None:
     async with supervised(role) as supervisor, telling(told, supervisor, []) as shed:
         await supervisor.until(State.STARTING)
         for level in (1, 2, 3):
-            shed.want("memory", level, "memory is short")
+            shed.want(level, "memory is short")
         supervisor.restart()
         assert (await told.next())["level"] == 3
     assert told.bodies.empty()

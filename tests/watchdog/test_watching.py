@@ -67,7 +67,7 @@ class Machine:
 
     @property
     def level(self) -> int:
-        return self.door.wanted[-1][1] if self.door.wanted else 0
+        return self.door.wanted[-1][0] if self.door.wanted else 0
 
     async def until_level(self, level: int) -> None:
         while self.level != level:  # noqa: ASYNC110  # the door has no event

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...config import Paths
+from ...config import Paths, Sensors
 from ..doctor.findings import Level, Symptom, worst
 from .options import AsJson, ConfigFile, Key, print_json
 
@@ -41,7 +41,7 @@ def doctor(
         if url is not None:
             findings = examine_foreign(url, key)
         else:
-            examination = Examination(paths, config, key, host_sensor(paths.home).read)
+            examination = Examination(paths, config, key, host_sensor(paths.home, Sensors()).read)
             findings = examination.findings(symptom)
     if bundle is not None:
         contents = write_bundle(bundle, findings, examination.server, paths)

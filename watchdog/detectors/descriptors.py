@@ -49,7 +49,7 @@ class _Child:
         if pid != self._pid:
             self._pid = pid
             self._forget()
-        self._minima.add(Low(at, fds, ()))
+        self._minima.add(Low(at, fds))
         used = fds / limit
         near = self._near.update(at, used >= FIRING_SHARE)
         leaks = used >= LEAK_SHARE and self._rises()

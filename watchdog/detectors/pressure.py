@@ -1,9 +1,11 @@
-"""Memory that is nearly all in use, by this tree or by others."""
+"""Memory that is nearly all in use, by this tree or by others, and how much load must be turned away for it."""
 
 from __future__ import annotations
 
+from ...config import Shedding
 from ..samples import EngineReading, HostReading, Sample
 from ..verdicts import Cause, DetectorName, Level, Number, Verdict
+from .shortage import Shortage, Usage, usage
 from .windows import Held
 
 FIRING_SHARE = 0.92
@@ -17,9 +19,13 @@ LEAVE_S = 60.0
 
 
 class PressureDetector:
-    """Use against the engine's limit and the machine's memory, and the system's own complaints."""
+    """Use against the engine's limit and the machine's memory, and the system's own complaints.
 
-    def __init__(self) -> None:
+    A shortage fires at once: what is let in now may be what ends the process.
+    """
+
+    def __init__(self, shedding: Shedding | None = None) -> None:
+        self._shortage = Shortage(shedding or Shedding())
         self._firing = Held(HOLD_S, LEAVE_S)
         self._suspect = Held(HOLD_S, LEAVE_S)
 
@@ -29,14 +35,15 @@ class PressureDetector:
         system_firing, system_suspect = _complaints(sample.host)
         firing = self._firing.update(sample.at, system_firing or used >= _bound(FIRING_SHARE, self._firing.on))
         suspect = self._suspect.update(sample.at, system_suspect or used >= _bound(SUSPECT_SHARE, self._suspect.on))
-        level = Level.FIRING if firing else Level.SUSPECT if suspect else Level.OK
-        numbers = {Number.MEMORY_SHARE: used}
+        live = usage(sample)
+        shed = self._shortage.update(live, sample.at)
+        level = Level.FIRING if firing or shed else Level.SUSPECT if suspect else Level.OK
+        numbers = {Number.MEMORY_SHARE: used, Number.SHED_LEVEL: float(shed)}
         if sample.host.pressure_full_share is not None:
             numbers[Number.PRESSURE_SHARE] = sample.host.pressure_full_share
         cause = None if level is Level.OK else _cause(sample, ours)
-        return Verdict(
-            DetectorName.PRESSURE, level, _sentence(sample, ours, host), numbers, HOLD_S, min(used, 1.0), cause
-        )
+        sentence = _sentence(sample, live if shed else None, ours, host)
+        return Verdict(DetectorName.PRESSURE, level, sentence, numbers, HOLD_S, min(used, 1.0), cause)
 
 
 def _bound(share: float, on: bool) -> float:
@@ -76,8 +83,8 @@ def _cause(sample: Sample, ours: float | None) -> Cause | None:
     return Cause.OURS if engine.footprint_bytes >= 0.5 * (host.memory_bytes - host.available_bytes) else Cause.OTHERS
 
 
-def _sentence(sample: Sample, ours: float | None, host: float | None) -> str:
-    parts = []
+def _sentence(sample: Sample, short: Usage | None, ours: float | None, host: float | None) -> str:
+    parts = [str(short)] if short is not None else []
     if ours is not None:
         parts.append(f"the engine holds {ours:.0%} of its memory limit")
     if host is not None:

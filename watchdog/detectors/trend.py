@@ -76,12 +76,16 @@ def without_load(t: Series, y: Series, loads: Series) -> Series:
     return np.asarray(y - centred @ np.maximum(weights, 0.0))
 
 
-def rises_steadily(y: Series, segments: int = 6, most: float = 0.4) -> bool:
-    """Whether the medians of the segments rise in all steps but one, and none makes up over `most` of the growth.
+def rises_steadily(t: Series, y: Series, segments: int = 6, most: float = 0.4) -> bool:
+    """Whether the medians of as long segments rise in all steps but one, and none makes up over `most` of the growth.
 
     A new plateau rises once; a leak goes on rising.
     """
-    medians = np.array([np.median(part) for part in np.array_split(y, segments)])
+    cuts = np.searchsorted(t, np.linspace(t[0], t[-1], segments + 1)[1:-1])
+    parts = np.split(y, cuts)
+    if min(len(part) for part in parts) == 0:
+        return False
+    medians = np.array([np.median(part) for part in parts])
     steps = np.diff(medians)
     growth = medians[-1] - medians[0]
     return bool(growth > 0 and (steps > 0).sum() >= len(steps) - 1 and steps.max() <= most * growth)

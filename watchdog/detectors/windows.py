@@ -105,11 +105,12 @@ class Counted:
 
 
 class Low(NamedTuple):
-    """The lowest value of a stretch of time, and the load under which it was read."""
+    """The lowest value of a stretch of time, the load under which it was read, and all work done until then."""
 
     at: float
     value: float
-    load: tuple[float, ...]
+    load: tuple[float, ...] = ()
+    work: float = 0.0
 
 
 class Minima:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .run import HOURS, STEP_S, Column, Run
+
+Counts = NDArray[np.int64]
 
 GB = 1e9
 MB = 1e6
@@ -121,6 +124,7 @@ def healthy(
     others = draw.uniform(0.06, 0.12) * machine.memory * (1 + 0.2 * np.sin(hours * 2 * np.pi / 24))
     others = np.clip(others + wander(draw, N, 0.01 * machine.memory, 120), 0.03 * machine.memory, None)
     available = np.clip(machine.memory - footprint - others, 0.02 * machine.memory, None)
+    requests = draw.poisson(load * 2)
     return Run(
         kind=kind,
         seed=seed,
@@ -138,6 +142,7 @@ def healthy(
             "prefix_cache_bytes": warm,
             "footprint_bytes": footprint,
             "limit_bytes": np.full(N, machine.limit),
+            "requests_total": np.cumsum(requests).astype(float),
             **_speed(draw, machine, running, context),
             "context_tokens": context,
             "resources": 20_000 + 300 * running,
@@ -146,7 +151,7 @@ def healthy(
             "fds_limit": np.full(N, 256.0),
         },
         host=_host(draw, machine, available, running),
-        service=_service(draw, load, running),
+        service=_service(draw, requests, running),
     )
 
 
@@ -181,8 +186,7 @@ def _host(draw: np.random.Generator, machine: Machine, available: Column, runnin
     }
 
 
-def _service(draw: np.random.Generator, load: Column, running: Column) -> dict[str, Column]:
-    requests = draw.poisson(load * 2)
+def _service(draw: np.random.Generator, requests: Counts, running: Column) -> dict[str, Column]:
     return {
         "pid": np.full(N, 4712.0),
         "requests_total": np.cumsum(requests).astype(float),

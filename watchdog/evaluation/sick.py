@@ -70,11 +70,11 @@ def leak_to_exhaustion(kind: str, seed: int, draw: np.random.Generator) -> Run:
 
 
 def leak_per_request(kind: str, seed: int, draw: np.random.Generator) -> Run:
-    """A little with each request, so it is as fast as the load is high."""
+    """A little with each request, more with some than with others, so it is as fast as the load is high."""
     run = healthy(kind, seed, draw, draw_machine(draw), any_load(draw))
     onset_s, hours = _start(draw)
     since = np.where(hours > 0, np.diff(run.service["requests_total"], prepend=0), 0)
-    leaked = np.cumsum(since)
+    leaked = np.cumsum(draw.gamma(np.maximum(since, 1e-9)))
     leaked = leaked * _rate(draw) * max(float(hours[-1]), 1) / max(float(leaked[-1]), 1)
     return _leaking(run, leaked, onset_s, ("active_bytes", "footprint_bytes"))
 

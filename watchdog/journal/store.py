@@ -55,7 +55,14 @@ class Store:
     """An open database. Made by `opened`."""
 
     def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+        """Raises `JournalUnavailable` when the URL is none, or its driver is not installed."""
+        try:
+            self._engine = _engine(url)
+        except (SQLAlchemyError, ImportError) as error:
+            message = (
+                f"the journal cannot be opened: {error}; docs/operating.md says what `watchdog.journal.url` may be"
+            )
+            raise JournalUnavailable(message) from error
         self._name = self._engine.url.render_as_string(hide_password=True)
         self._file = sqlite_file(url)
         self._inode: int | None = None

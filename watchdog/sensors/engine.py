@@ -53,6 +53,8 @@ class EngineSensor:
             limit_bytes=memory.limit,
             decode_tokens_per_s=tokens_per_s,
             batch=batch,
+            resources=memory.arrays,
+            resources_limit=memory.arrays_limit,
             context_tokens=beat.decoding.context_tokens or None,
             fds=process.fds,
             fds_limit=process.fds_limit,

@@ -1,4 +1,8 @@
-"""All sensors as one sample: the machine and the engine's word each time, what costs more only every few samples."""
+"""All sensors as one sample: the machine and the engine's word each time, what costs more only every few samples.
+
+What costs more may also hang: the kernel sums up the pages of a process that is being swapped out when it can. A sample
+waits a moment for it and goes on with what was read before, because it is then that load must be shed.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from .service import Vitals
 
 COSTLY_EVERY = 10
 """Summing up the pages of a process with many takes the kernel milliseconds; asking the service costs it some too."""
+PATIENCE_S = 0.5
 
 _UNKNOWN = ProcessReading()
 
@@ -64,23 +69,28 @@ class Sampler:
         self._count = 0
         self._read: dict[int, ProcessReading] = {}
         self._vitals: Vitals | None = None
+        self._reading: asyncio.Task[None] | None = None
 
     async def sample(self) -> Sample:
         """One sample of everything, now."""
-        costly = self._count % COSTLY_EVERY == 0
+        due = self._count % COSTLY_EVERY == 0
         self._count += 1
-        if costly:
-            self._vitals = await self._service.read()
-        before = self._situation()
-        # The kernel may take its time, above all when memory is short.
-        host = await asyncio.to_thread(self._look, before, costly)
-        return self._joined(self._situation(), host)
+        if due and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._read_what_is_costly())
+            await asyncio.wait({self._reading}, timeout=PATIENCE_S)
+        return self._joined(self._situation(), await asyncio.to_thread(self._host.read))
 
-    def _look(self, now: Situation, costly: bool) -> HostReading:
-        if costly:
-            pids = (pid for pid in (self._own_pid, now.engine_pid, now.service_pid) if pid is not None)
-            self._read = {pid: self._processes.read(pid) for pid in pids}
-        return self._host.read()
+    async def close(self) -> None:
+        """Wait for nothing that is still being read."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read_what_is_costly(self) -> None:
+        now = self._situation()
+        self._vitals = await self._service.read()
+        pids = [pid for pid in (self._own_pid, now.engine_pid, now.service_pid) if pid is not None]
+        self._read = await asyncio.to_thread(lambda: {pid: self._processes.read(pid) for pid in pids})
 
     def _joined(self, now: Situation, host: HostReading) -> Sample:
         engine = None

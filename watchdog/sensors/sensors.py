@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from ...config import Sensors
 from ..samples import HostReading
 
 
@@ -38,18 +39,21 @@ class ProcessSensor(Protocol):
         ...
 
 
-def host_sensor(home: Path) -> HostSensor:
+def host_sensor(home: Path, where: Sensors) -> HostSensor:
     """The one for this machine; `home` is the folder whose disk is watched."""
     if sys.platform == "darwin":
         from .macos import MacHost, system
 
         return MacHost(system(), home)
     from .linux import LinuxHost
+    from .nvidia import WithGpus, driver
 
-    return LinuxHost(home)
+    host = LinuxHost(home, where.proc, where.sys)
+    gpus = driver()
+    return host if gpus is None else WithGpus(host, gpus)
 
 
-def process_sensor() -> ProcessSensor:
+def process_sensor(where: Sensors) -> ProcessSensor:
     """The one for this machine."""
     if sys.platform == "darwin":
         from .macos import MacProcesses, system
@@ -57,4 +61,4 @@ def process_sensor() -> ProcessSensor:
         return MacProcesses(system())
     from .linux import LinuxProcesses
 
-    return LinuxProcesses()
+    return LinuxProcesses(where.proc)

@@ -21,7 +21,7 @@ HOUR_S = 3600.0
 DRAW = random.Random(7)
 
 
-def engine(at: float, grown: float, running: int = 1) -> Sample:
+def engine(at: float, grown: float, running: int = 1, requests: int | None = None) -> Sample:
     """An engine with 4 GB of weights, 1 GB of KV and 8 GB of room, under a load that takes 50 MB a request."""
     active = 5.3 * GB + 50 * MB * running + grown + DRAW.gauss(0, 5) * MB
     reading = EngineReading(
@@ -33,6 +33,7 @@ def engine(at: float, grown: float, running: int = 1) -> Sample:
         footprint_bytes=int(active + GB),
         cache_bytes=GB // 2,
         limit_bytes=int(13.3 * GB),
+        requests_total=requests,
     )
     return sample(at, reading)
 
@@ -53,6 +54,18 @@ def test_a_leak_is_found_with_a_third_of_the_time_left(bytes_per_hour: float) ->
     found = first_firing(lasts, lambda at: engine(at, at / HOUR_S * bytes_per_hour, running=DRAW.randrange(4)))
     assert found is not None
     assert found < 2 / 3 * lasts
+
+
+def test_a_leak_of_each_request_is_found_in_the_quiet_night_before_the_busy_day() -> None:
+    """1 MB a request; 400 an hour on the day before, 40 in the night: what is left would last ten hours of day."""
+
+    def requests(at: float) -> int:
+        return int(min(at / HOUR_S, 24.0) * 400 + max(at / HOUR_S - 24, 0) * 40)
+
+    found = first_firing(
+        34, lambda at: engine(at, 2 * MB * max(requests(at) - requests(24 * HOUR_S), 0), requests=requests(at))
+    )
+    assert found is not None
 
 
 def test_the_verdict_tells_the_slope_its_bound_and_what_is_left() -> None:
@@ -121,13 +134,19 @@ def test_a_trend_does_not_depend_on_where_the_series_begins(values: list[float],
 
 @given(st.lists(st.floats(0, 1e9), min_size=12, max_size=40))
 def test_a_series_and_its_mirror_never_both_rise(values: list[float]) -> None:
-    y = np.array(values)
-    assert not (rises_steadily(y) and rises_steadily(-y))
+    t, y = np.arange(len(values), dtype=np.float64), np.array(values)
+    assert not (rises_steadily(t, y) and rises_steadily(t, -y))
 
 
 def test_a_step_does_not_rise_steadily() -> None:
-    assert not rises_steadily(np.repeat([0.0, 1.0], 12))
-    assert rises_steadily(np.arange(24.0))
+    t = np.arange(24.0)
+    assert not rises_steadily(t, np.repeat([0.0, 1.0], 12))
+    assert rises_steadily(t, t)
+
+
+def test_a_series_with_a_long_gap_does_not_rise_steadily() -> None:
+    t = np.array([0.0, 1.0, 2.0, 3.0, 40.0, 41.0, 42.0, 43.0])
+    assert not rises_steadily(t, t)
 
 
 @pytest.mark.parametrize(("memory", "most"), [(0.0, 0.03), (0.8, 0.15)])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.config import Sensors
 from stoker.watchdog.samples import HostReading
 from stoker.watchdog.sensors.linux import PAGE_BYTES, LinuxHost, LinuxProcesses
 from stoker.watchdog.sensors.sensors import ProcessReading, host_sensor, process_sensor
@@ -94,7 +95,7 @@ def test_of_a_process_that_has_ended_nothing_is_known(tree: Tree) -> None:
 
 
 def test_this_machine_can_be_read(tmp_path: Path) -> None:
-    machine, mine = host_sensor(tmp_path).read(), process_sensor().read(os.getpid())
+    machine, mine = host_sensor(tmp_path, Sensors()).read(), process_sensor(Sensors()).read(os.getpid())
     assert machine.memory_bytes and machine.available_bytes and machine.available_bytes < machine.memory_bytes
     assert mine.footprint_bytes and mine.fds and mine.fds_limit and mine.fds <= mine.fds_limit
 

@@ -44,6 +44,15 @@ class Tree:
         self.put(self.proc / "vmstat", VMSTAT)
         self.put(self.proc / "pressure" / "memory", PRESSURE)
 
+    def swap(self, used_bytes: int, total_bytes: int) -> None:
+        """So much of the swap is in use."""
+        kept = [line for line in MEMINFO.splitlines() if not line.startswith("Swap")]
+        free = total_bytes - used_bytes
+        self.put(
+            self.proc / "meminfo",
+            "\n".join([*kept, f"SwapTotal: {total_bytes // 1024} kB", f"SwapFree: {free // 1024} kB", ""]),
+        )
+
     def process(self, pid: int, fds: int = 7) -> None:
         self.put(self.proc / str(pid) / "smaps_rollup", SMAPS)
         self.put(self.proc / str(pid) / "limits", LIMITS)
