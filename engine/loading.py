@@ -102,7 +102,7 @@ def _nbytes(model: Any) -> int:
 
 
 def _count(model: Any) -> int:
-    return len(tree_flatten(model.parameters()))  # type: ignore[no-untyped-call]
+    return len(tree_flatten(model.parameters()))
 
 
 def _draft_model(settings: EngineProcess, vocabulary: int) -> tuple[DraftModel | None, int, KvCost]:

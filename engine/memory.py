@@ -96,7 +96,7 @@ def arrays(weights: int, model: RaggedModel) -> Arrays:
     """For a model whose weights are so many."""
     row = model.new_row()
     model.forward([row], [PIECE_TOKENS], mx.zeros(PIECE_TOKENS, mx.uint32), wanted=[])
-    a_row = len(tree_flatten([leaf.state for leaf in leaves(row.caches)]))  # type: ignore[no-untyped-call]
+    a_row = len(tree_flatten([leaf.state for leaf in leaves(row.caches)]))
     limit = mx.device_info().get("resource_limit")
     return Arrays(weights, a_row, int(limit) if limit else None)
 

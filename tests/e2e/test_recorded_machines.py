@@ -15,6 +15,7 @@ from tests.e2e.running import RunningTree
 from tests.watchdog.sensors.trees import Tree
 
 SWAP_BYTES = 8 * 1024**3
+BATCH = {"x-stoker-priority": "batch"}
 BODY = chat_body("Hello", seed=2, max_tokens=5)
 
 ON_A_RECORDED_MACHINE = """
@@ -40,22 +41,21 @@ def machine(tmp_path: Path) -> Tree:
     return tree
 
 
-async def status_of(tree: RunningTree, priority: str) -> int:
-    async with aiohttp.ClientSession() as http:
-        headers = {"x-stoker-priority": priority}
-        async with http.post(f"{tree.api}/v1/chat/completions", json=BODY, headers=headers) as response:
-            if response.status == 503:
-                assert (await response.json())["error"]["code"] == "overloaded"
-            return response.status
+async def status_of(tree: RunningTree, **headers: str) -> int:
+    url = f"{tree.api}/v1/chat/completions"
+    async with aiohttp.ClientSession() as http, http.post(url, json=BODY, headers=headers) as response:
+        if response.status == 503:
+            assert (await response.json())["error"]["code"] == "overloaded"
+        return response.status
 
 
 async def until_shed(tree: RunningTree, level: int) -> str:
     """Wait for the level, and for the service to keep to it; the reason."""
     status = await asyncio.to_thread(tree.until, lambda status: status.shed.level == level)
     async with asyncio.timeout(10):
-        while await status_of(tree, "batch") != (503 if level else 200):  # noqa: ASYNC110  # another process's state
+        while await status_of(tree, **BATCH) != (503 if level else 200):  # noqa: ASYNC110  # another process's state
             await asyncio.sleep(0.02)
-    assert await status_of(tree, "normal") == 200
+    assert await status_of(tree) == 200
     return status.shed.reason
 
 
@@ -66,7 +66,7 @@ def restarted(tree: RunningTree) -> bool:
 async def test_heat_turns_batch_requests_away_until_it_is_over(serve_tree: ServeTree, machine: Tree) -> None:
     machine.zone(0, 60.0, passive=80.0, hot=95.0)
     tree = serve_tree(ON_A_RECORDED_MACHINE.format(machine=machine))
-    assert await status_of(tree, "batch") == 200
+    assert await status_of(tree, **BATCH) == 200
     machine.zone(0, 97.0, passive=80.0, hot=95.0)
     assert await until_shed(tree, 1) == "the system's thermal level is 2"
     machine.zone(0, 60.0, passive=80.0, hot=95.0)

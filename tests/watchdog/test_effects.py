@@ -113,7 +113,7 @@ async def test_memory_is_given_back_and_how_much_is_written_down() -> None:
     async with stage() as on:
         record = await on.see(Reclaim(2))
     assert on.engine.reclaims == [2]
-    assert (record.kind, record.why, record.incident) == ("Reclaim", "because", "incident")
+    assert (record.kind, record.why, record.incident) == ("Reclaim", "because of this", "incident")
     assert record.outcome == "12.5 MB were given back"
     assert record.ended_at is not None and record.ended_at >= record.at
     assert on.counted == ["Reclaim"]

@@ -23,7 +23,7 @@ HORIZON_S = 72 * HOUR_S
 P_VALUE = 0.01
 IN_A_ROW = 3
 FEWEST_POINTS = 12
-LEAST_COVERED = 1 / 8
+LEAST_COVERED = 1 / 4
 """Of a window's length along its clock: what a night with two requests shows is no measure of a day."""
 
 
@@ -59,8 +59,16 @@ class Clock:
     hours: Callable[[Low, float], float | None]
 
 
-TIME = Clock("whatever the load", lambda low, usual: low.at / HOUR_S)
-WORK = Clock("with each request", lambda low, usual: low.work / usual if usual > 0 else None)
+def _hours_of_time(low: Low, usual: float) -> float:
+    return low.at / HOUR_S
+
+
+def _hours_of_work(low: Low, usual: float) -> float | None:
+    return low.work / usual if usual > 0 else None
+
+
+TIME = Clock("whatever the load", _hours_of_time)
+WORK = Clock("with each request", _hours_of_work)
 
 
 @dataclass(frozen=True)

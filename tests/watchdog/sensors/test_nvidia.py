@@ -75,12 +75,12 @@ def test_a_driver_that_has_gone_leaves_the_machines_own_word() -> None:
 def test_without_the_module_or_without_a_driver_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert driver() is None
-    module = nvml()
+    module: Any = nvml()
     monkeypatch.setitem(sys.modules, "pynvml", module)
     assert driver() is module
 
     def fail() -> None:
         raise NvmlError
 
-    module.nvmlInit = fail
+    monkeypatch.setattr(module, "nvmlInit", fail)
     assert driver() is None
