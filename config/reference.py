@@ -39,7 +39,7 @@ def _parts(section: Section, table: str) -> Iterator[str]:
 
 
 def _row(name: str, value: Any, schema: dict[str, Any]) -> str:
-    default = "not set" if value is None else f"`{json.dumps(value)}`"
+    default = "not set" if value is None else f"`{json.dumps(value, default=str)}`"
     return f"| `{name}` | {_values(schema)} | {default} | {_one_line(schema.get('description'))} |"
 
 
