@@ -8,6 +8,7 @@ import aiohttp
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from ...config import Sensors
 from ...service.metrics import ENGINE_MEMORY, PREFIX
 from ...watchdog.metrics import ENGINE_RESTARTS
 from ...watchdog.sensors.sensors import ProcessSensor, process_sensor
@@ -27,7 +28,7 @@ class Scrape:
 
 def of_processes(pid: int, sensor: ProcessSensor | None = None) -> int | None:
     """A process and all that descend from it; None when it has ended."""
-    sensor = sensor or process_sensor()
+    sensor = sensor or process_sensor(Sensors())
     try:
         root = psutil.Process(pid)
         readings = [sensor.read(each.pid).footprint_bytes for each in (root, *root.children(recursive=True))]
