@@ -36,6 +36,7 @@ class LeakDetector:
         self._headrooms: deque[float] = deque(maxlen=round(DAY_S / SPAN_S))
         self._headroom_of: int | None = None
         self._requests = Readings(DAY_S, SPAN_S)
+        self._finished = 0.0
         self._verdict = Verdict(DetectorName.LEAK, Level.OK, "too early to know whether memory leaks")
 
     def update(self, sample: Sample) -> Verdict:
@@ -45,7 +46,8 @@ class LeakDetector:
         self._began = sample.at if self._began is None else self._began
         self._note_headroom(sample, engine)
         if engine.requests_total is not None:
-            self._requests.add(sample.at, engine.requests_total)
+            self._finished = float(engine.requests_total)
+            self._requests.add(sample.at, self._finished)
         if sample.at - self._began < WARM_UP_S or not self._headrooms:
             return self._verdict
         ended = [
@@ -60,7 +62,7 @@ class LeakDetector:
         if value is None:
             return False
         load = (float(engine.running or 0), float(engine.context_tokens or 0))
-        minute = self._minutes[signal].add(Low(at, value, load, float(engine.requests_total or 0)))
+        minute = self._minutes[signal].add(Low(at, value, load, self._finished))
         if minute is None:
             return False
         for watch in self._watches[signal]:
