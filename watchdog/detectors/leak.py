@@ -13,7 +13,7 @@ from collections import deque
 
 from ..samples import EngineReading, Sample
 from ..verdicts import DetectorName, Level, Number, Verdict
-from .leak_windows import TIME, WINDOWS, WORK, Finding, WindowWatch
+from .leak_windows import WINDOWS, Belief, Finding, WindowWatch
 from .windows import HOUR_S, MINUTE_S, Low, Minima, Readings
 
 GB = 1e9
@@ -27,10 +27,7 @@ class LeakDetector:
     """Of one incarnation of the engine; another one needs another detector."""
 
     def __init__(self) -> None:
-        self._watches = {
-            signal: [WindowWatch(signal, window, clock) for window in WINDOWS for clock in (TIME, WORK)]
-            for signal in SIGNALS
-        }
+        self._watches = {signal: [WindowWatch(signal, window) for window in WINDOWS] for signal in SIGNALS}
         self._minutes = {signal: Minima(MINUTE_S, 1) for signal in self._watches}
         self._began: float | None = None
         self._headrooms: deque[float] = deque(maxlen=round(DAY_S / SPAN_S))
@@ -54,7 +51,8 @@ class LeakDetector:
             self._read(signal, rest, sample.at, engine) for signal, rest in zip(SIGNALS, _rests(engine), strict=True)
         ]
         if any(ended):
-            self._verdict = _judged([watch for watches in self._watches.values() for watch in watches])
+            watches = [watch for watches in self._watches.values() for watch in watches]
+            self._verdict = _judged([belief for watch in watches for belief in watch.beliefs])
         return self._verdict
 
     def _read(self, signal: str, value: float | None, at: float, engine: EngineReading) -> bool:
@@ -65,8 +63,9 @@ class LeakDetector:
         minute = self._minutes[signal].add(Low(at, value, load, self._finished))
         if minute is None:
             return False
+        headroom, usual = min(self._headrooms), self._usual_requests_an_hour
         for watch in self._watches[signal]:
-            watch.add(minute, min(self._headrooms), self._usual_requests_an_hour)
+            watch.add(minute, headroom, usual)
         return True
 
     @property
@@ -108,10 +107,10 @@ def _headroom(sample: Sample, engine: EngineReading) -> float | None:
     return max(min(rooms), 0.0) if rooms else None
 
 
-def _judged(watches: list[WindowWatch]) -> Verdict:
-    firing = [watch.finding for watch in watches if watch.firing and watch.finding is not None]
-    suspected = [watch.finding for watch in watches if watch.suspects and watch.finding is not None]
-    seen = [watch.finding for watch in watches if watch.finding is not None]
+def _judged(beliefs: list[Belief]) -> Verdict:
+    firing = [belief.finding for belief in beliefs if belief.firing and belief.finding is not None]
+    suspected = [belief.finding for belief in beliefs if belief.suspects and belief.finding is not None]
+    seen = [belief.finding for belief in beliefs if belief.finding is not None]
     if firing:
         return _verdict(Level.FIRING, min(firing, key=_urgency))
     if suspected:

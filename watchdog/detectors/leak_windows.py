@@ -7,9 +7,8 @@ the day will bring.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -87,46 +86,22 @@ class Finding:
         return self.headroom / self.trend.slope * HOUR_S if self.trend.slope > 0 else None
 
 
-class WindowWatch:
-    """One window over one signal along one clock: judges whenever one of its stretches ends."""
+class Belief:
+    """What is believed of one window along one clock: three findings in a row begin it, three others end it."""
 
     def __init__(self, signal: str, window: Window, clock: Clock) -> None:
         self._signal = signal
         self._window = window
         self._clock = clock
-        self._minima = Minima(window.bucket_s, window.buckets)
         self._for = 0
         self._against = 0
         self.finding: Finding | None = None
         self.firing = False
 
-    def add(self, low: Low, headroom: float, usual: float) -> None:
+    def judge(self, lows: Sequence[Low], headroom: float, usual: float) -> None:
         """`usual` is how many requests end in an hour as a rule."""
-        if self._minima.add(low) is not None and self._minima.full:
-            self._note(self._judge(headroom, usual))
-
-    def _judge(self, headroom: float, usual: float) -> Finding | None:
-        """None when there is nothing to see."""
-        material = max(FLOOR_BYTES_PER_HOUR, headroom / self._window.horizon_s * HOUR_S)
-        lows = [(hours, low) for low in self._minima.lows if (hours := self._clock.hours(low, usual)) is not None]
-        # Where nothing was done the clock of work stands still, and one point says all.
-        lows = lows[:1] + [after for before, after in pairwise(lows) if after[0] > before[0]]
-        if len(lows) < FEWEST_POINTS:
-            return None
-        covered = lows[-1][0] - lows[0][0]
-        if covered < LEAST_COVERED * self._window.span_s / HOUR_S:
-            return None
-        if not _is_worth_a_look([low.value for _, low in lows], material * covered):
-            return None
-        t = np.array([hours - lows[0][0] for hours, _ in lows])
-        y = without_load(t, np.array([low.value for _, low in lows]), np.array([low.load for _, low in lows]))
-        found = trend(t, y)
-        leaks = found.lower >= material and found.p <= P_VALUE and rises_steadily(t, y)
-        return Finding(self._signal, self._clock.along, self._window.span_s, found, headroom, leaks)
-
-    def _note(self, finding: Finding | None) -> None:
-        self.finding = finding
-        if finding is not None and finding.leaks:
+        self.finding = self._found(lows, headroom, usual)
+        if self.suspects:
             self._for, self._against = self._for + 1, 0
         else:
             self._for, self._against = 0, self._against + 1
@@ -139,8 +114,43 @@ class WindowWatch:
     def suspects(self) -> bool:
         return self.finding is not None and self.finding.leaks
 
+    def _found(self, lows: Sequence[Low], headroom: float, usual: float) -> Finding | None:
+        """None when there is nothing to see."""
+        first, last = self._clock.hours(lows[0], usual), self._clock.hours(lows[-1], usual)
+        if first is None or last is None or last - first < LEAST_COVERED * self._window.span_s / HOUR_S:
+            return None
+        material = max(FLOOR_BYTES_PER_HOUR, headroom / self._window.horizon_s * HOUR_S)
+        if not _is_worth_a_look(lows, material * (last - first)):
+            return None
+        hours = np.array([self._clock.hours(low, usual) for low in lows], dtype=np.float64) - first
+        # Where nothing was done the clock of work stands still, and one point says all.
+        moved = np.flatnonzero(np.diff(hours, prepend=-1.0) > 0)
+        if len(moved) < FEWEST_POINTS:
+            return None
+        t, points = hours[moved], [lows[index] for index in moved]
+        y = without_load(t, np.array([low.value for low in points]), np.array([low.load for low in points]))
+        found = trend(t, y)
+        leaks = found.lower >= material and found.p <= P_VALUE and rises_steadily(t, y)
+        return Finding(self._signal, self._clock.along, self._window.span_s, found, headroom, leaks)
 
-def _is_worth_a_look(values: list[float], growth: float) -> bool:
+
+class WindowWatch:
+    """One window over one signal: judges along both clocks whenever one of its stretches ends."""
+
+    def __init__(self, signal: str, window: Window) -> None:
+        self._minima = Minima(window.bucket_s, window.buckets)
+        self.beliefs = tuple(Belief(signal, window, clock) for clock in (TIME, WORK))
+
+    def add(self, low: Low, headroom: float, usual: float) -> None:
+        """`usual` is how many requests end in an hour as a rule."""
+        if self._minima.add(low) is not None and self._minima.full:
+            for belief in self.beliefs:
+                belief.judge(self._minima.lows, headroom, usual)
+
+
+def _is_worth_a_look(lows: Sequence[Low], growth: float) -> bool:
     """Cheap, and passed by what the tests could call a leak: the last sixth is well above the first."""
-    part = max(len(values) // 6, 1)
-    return median(values[-part:]) - median(values[:part]) >= 0.4 * growth
+    count = len(lows)
+    part = max(count // 6, 1)
+    first, last = (median(lows[index].value for index in each) for each in (range(part), range(count - part, count)))
+    return last - first >= 0.4 * growth

@@ -8,6 +8,7 @@ Journal of Hydrology 204 (1998): memory readings follow one another, and the pla
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -33,7 +34,7 @@ class Trend:
 def trend(t: Series, y: Series) -> Trend:
     """The trend of at least three points with different times."""
     n = len(t)
-    i, j = np.triu_indices(n, 1)
+    i, j = _pairs(n)
     rise = y[j] - y[i]
     slopes = np.sort(rise / (t[j] - t[i]))
     slope = float(np.median(slopes))
@@ -42,6 +43,11 @@ def trend(t: Series, y: Series) -> Trend:
     z = (s - np.sign(s)) / sigma
     lower = slopes[max(int((len(slopes) - BOUND_Z * sigma) / 2), 0)]
     return Trend(slope, float(lower), float(z), 1 - NormalDist().cdf(float(z)))
+
+
+@cache
+def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.triu_indices(n, 1)
 
 
 def _correction(detrended: Series) -> float:
