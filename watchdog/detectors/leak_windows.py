@@ -127,7 +127,7 @@ class Belief:
         moved = np.flatnonzero(np.diff(hours, prepend=-1.0) > 0)
         if len(moved) < FEWEST_POINTS:
             return None
-        t, points = hours[moved], [lows[index] for index in moved]
+        t, points = hours[moved], [lows[index] for index in moved.tolist()]
         y = without_load(t, np.array([low.value for low in points]), np.array([low.load for low in points]))
         found = trend(t, y)
         leaks = found.lower >= material and found.p <= P_VALUE and rises_steadily(t, y)
