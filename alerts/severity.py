@@ -40,6 +40,7 @@ MEANINGS = {
     "descriptors": Meaning("StokerLeak", _WARNING),
     "disk": Meaning("StokerDiskFull", _WARNING),
     "journal": Meaning("StokerDiskFull", _WARNING),
+    "soak": Meaning("StokerSoakFailed", _WARNING),
 }
 UNKNOWN = Meaning("StokerIncident", _WARNING)
 """A kind that nobody has given a meaning is told all the same."""

@@ -169,6 +169,14 @@ TELLING = (
         "stoker-uptime",
     ),
     Alert(
+        "StokerSoakFailed",
+        _WARNING,
+        'sum(increase(stoker_incidents_total{kind="soak"}[1h])) > 0.5',
+        "The endpoint did not hold for as long, or as well, as it was to: a soak run failed.",
+        "`stoker incidents --since 72h` names the gate that was not kept; the run's report shows it over time.",
+        "stoker-soak",
+    ),
+    Alert(
         "StokerDeadMansSwitch",
         _INFO,
         "vector(1)",

@@ -50,7 +50,7 @@ faults = [{ kind = "leak", amount = 200_000, epochs = 1 }]
 [watchdog]
 port = 0
 sample_s = 0.03
-detection_speed = 240
+detection_speed = 480
 pool_floor_bytes = 20_000_000
 """
 LONG = chat_body("A long text. " * 36, seed=5, max_tokens=300, stream=True)

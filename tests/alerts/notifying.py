@@ -17,13 +17,15 @@ import pytest
 import yaml
 
 from stoker.alerts.rules import FILE
-from tests.dashboards.prometheus_server import running_prometheus
+from tests.dashboards.prometheus_server import ask, running_prometheus
 from tests.dashboards.stack import PROVISIONING
 
 DEADLINE_S = 30.0
 SHORTEST_RANGE_S = 4.0
 QUICK_S = 0.5
 """Between two scrapes, and two judgements, of a test that cannot wait for the shipped ones."""
+SCRAPES = 3
+"""After so many of each target there is something to compare with."""
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -46,7 +48,8 @@ def notifying(folder: Path, targets: list[tuple[str, str]], hooks: str, speed: f
         settings["rule_files"] = ["rules.yml"]
         settings["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [address]}]}]}
         (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
-        with running_prometheus(folder):
+        with running_prometheus(folder) as url:
+            _until_scraped(url, len(targets))
             yield
 
 
@@ -102,6 +105,14 @@ def quicker_routes(text: str, speed: float) -> str:
 
 def _seconds(duration: str) -> float:
     return float(duration[:-1]) * _UNITS_S[duration[-1]]
+
+
+def _until_scraped(url: str, targets: int) -> None:
+    """Prometheus sees no increase in what it has not seen before."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not ask(url, f"count(count_over_time(up[5m]) >= {SCRAPES}) == {targets}"):
+        assert time.monotonic() < deadline, "Prometheus does not scrape"
+        time.sleep(0.1)
 
 
 def _until_ready(address: str) -> None:

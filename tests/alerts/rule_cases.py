@@ -191,6 +191,7 @@ SYMPTOMS = (
     ),
     _once("StokerSpansDropped", "stoker_spans_dropped_total", 60),
     _once("StokerWebhooksDropped", 'stoker_webhook_deliveries_total{outcome="dropped"}', 240),
+    _once("StokerSoakFailed", 'stoker_incidents_total{kind="soak"}', 240),
     Case("StokerDeadMansSwitch", {}, 10, None, None, {}),
 )
 
