@@ -86,7 +86,7 @@ async def _who_gives_up(tree: RunningTree, ends: float) -> None:
         while time.monotonic() < ends:
             chat = Chat(tree.api, chat_body("Never mind.", max_tokens=400, stream=True))
             asking = asyncio.create_task(chat.run(http))
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError, ChatFailed):  # 429 in the burst
                 await asyncio.wait_for(asyncio.shield(asking), 1.0)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)

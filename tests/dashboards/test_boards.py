@@ -21,6 +21,7 @@ from stoker.dashboards.panels import WIDTH, Board, Kind, Panel
 from stoker.service.telemetry import LATENCY_FIRST_TOKEN
 from stoker.watchdog.metrics_page import service_rows, watchdog_rows
 
+PICTURES = Path(__file__).parent.parent.parent / "docs" / "pictures"
 PANELS = [(board, panel) for board in BOARDS for panel in board.panels]
 QUERIES = list(queries(BOARDS))
 FILLED_IN = Prometheus("http://unused", range_s=300, rate_interval_s=60)
@@ -153,3 +154,10 @@ def test_the_committed_boards_are_those_that_are_built(tmp_path: Path) -> None:
     for made in build(tmp_path):
         assert (FOLDER / made.name).read_text() == made.read_text(), "run `stoker dashboards build`"
     assert {file.name for file in FOLDER.glob("*")} == {f"{board.uid}.json" for board in BOARDS}
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_a_board_has_a_picture_that_a_page_can_afford(board: Board) -> None:
+    picture = PICTURES / f"{board.uid}.png"
+    assert picture.read_bytes().startswith(b"\x89PNG"), "run `make pictures`"
+    assert picture.stat().st_size < 200_000
