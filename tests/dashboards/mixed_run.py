@@ -30,6 +30,7 @@ CLIENTS = 4
 BURST = 24
 CANCEL_EVERY_S = 5.0
 PAUSE_S = 0.1
+REFUSED_PAUSE_S = 1.0
 PREFIX = "Everybody begins with the same words, so that somebody has computed them already. " * 4
 
 CONFIG = """
@@ -43,11 +44,15 @@ max_queue = 16
 port = 0
 [watchdog.canary]
 every_s = 5
+[watchdog.shedding]
+thresholds = [0.99, 0.995, 0.999]
 """
 
 
 def config(model: Path) -> str:
-    """A tree whose queue a burst overflows, and whose canaries do not take long to come."""
+    """A tree whose queue a burst overflows, whose canaries do not take long to come, and that sheds no load because
+    something else uses the machine's memory.
+    """
     return CONFIG.format(model=model)
 
 
@@ -76,8 +81,10 @@ async def _client(tree: RunningTree, number: int, ends: float) -> None:
                 return
             words = PREFIX if number % 2 else f"Nobody else asks what client {number} asks in turn {turn}. "
             body = chat_body(f"{words} Go on, turn {turn}.", max_tokens=40 + 20 * number, stream=True)
-            with contextlib.suppress(ChatFailed):  # 429 in the burst
+            try:
                 await Chat(tree.api, body).run(http)
+            except ChatFailed:  # 429 in the burst
+                await asyncio.sleep(REFUSED_PAUSE_S)
             await asyncio.sleep(PAUSE_S)
 
 
