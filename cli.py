@@ -20,7 +20,7 @@ import typer
 from . import __version__
 from .config import Config, ConfigError, Paths, Section, load
 from .dashboards import commands as dashboards_commands
-from .soak.commands import bench, compare
+from .soak.commands import bench, compare, soak
 from .watchdog.commands import alerts, connect, doctor, engine, install, status, watch
 from .watchdog.commands.options import AsJson, ConfigFile, print_json
 
@@ -43,6 +43,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(models_app, name="models")
 app.add_typer(watch.app, name="watch")
 app.add_typer(dashboards_commands.app, name="dashboards")
+app.add_typer(soak.app, name="soak")
 
 
 def main() -> None:

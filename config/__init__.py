@@ -1,13 +1,13 @@
 """The one configuration: a TOML file, read once at the door into frozen settings.
 
-One module a part of it: `server`, `engine`, `watchdog`, `telemetry`, `alerts`; `everything` joins them, `section` is
-what they have in common. `reading` finds, parses and checks the file; `writing` makes the commented example, and
+One module a part of it: `server`, `engine`, `watchdog`, `telemetry`, `alerts`, `soak`; `everything` joins them,
+`section` is what they have in common. `reading` finds, parses and checks the file; `writing` makes the commented example, and
 `reference` the page in `docs`. `paths` says where everything under `$STOKER_HOME` lives, `children` what the processes
 are told.
 """
 
 from .alerts import Alerts, QuietPeriod, WebhookTarget, url_problem
-from .children import EngineEndpoint, EngineProcess, ServiceProcess
+from .children import EngineEndpoint, EngineProcess, ServiceProcess, SoakProcess
 from .engine import Engine, Fault, Simulated
 from .everything import Config
 from .paths import MAX_SOCKET_PATH_BYTES, Paths
@@ -15,11 +15,14 @@ from .reading import known_keys, load
 from .reference import reference
 from .section import ConfigError, Count, Port, Seconds, Section, Share
 from .server import Canonical, Server
+from .soak import CHAOS_KINDS, CHAOS_RULE, Gates, Scheduled, Soak, duration_s
 from .telemetry import Telemetry
 from .watchdog import Canary, Journal, Restart, Sensors, Shedding, Watchdog
 from .writing import example
 
 __all__ = [
+    "CHAOS_KINDS",
+    "CHAOS_RULE",
     "MAX_SOCKET_PATH_BYTES",
     "Alerts",
     "Canary",
@@ -31,11 +34,13 @@ __all__ = [
     "EngineEndpoint",
     "EngineProcess",
     "Fault",
+    "Gates",
     "Journal",
     "Paths",
     "Port",
     "QuietPeriod",
     "Restart",
+    "Scheduled",
     "Seconds",
     "Section",
     "Sensors",
@@ -44,9 +49,12 @@ __all__ = [
     "Share",
     "Shedding",
     "Simulated",
+    "Soak",
+    "SoakProcess",
     "Telemetry",
     "Watchdog",
     "WebhookTarget",
+    "duration_s",
     "example",
     "known_keys",
     "load",

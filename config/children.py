@@ -7,6 +7,7 @@ from pathlib import Path
 from .engine import Engine
 from .section import Section
 from .server import Server
+from .soak import Soak
 from .telemetry import Telemetry
 
 
@@ -32,6 +33,16 @@ class EngineEndpoint(Section):
     model_path: Path | None
     socket: Path
     context_tokens: int | None
+
+
+class SoakProcess(Section):
+    """What a soak run on the tree is told; the watchdog writes it at its start."""
+
+    journal_url: str
+    needs_key: bool
+    """The API is for those who show a key."""
+    telemetry: Telemetry
+    soak: Soak
 
 
 class ServiceProcess(Section):

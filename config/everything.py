@@ -6,6 +6,7 @@ from .alerts import Alerts
 from .engine import Engine
 from .section import Section
 from .server import Server
+from .soak import Soak
 from .telemetry import Telemetry
 from .watchdog import Watchdog
 
@@ -23,3 +24,5 @@ class Config(Section):
     """What is recorded of each request, and where it goes."""
     alerts: Alerts = Alerts()
     """Who is told about incidents."""
+    soak: Soak = Soak()
+    """Runs of hours or days with a verdict."""

@@ -20,6 +20,7 @@ class Paths:
         self.models = home / "models"
         self.run = home / "run"
         self.logs = home / "logs"
+        self.reports = home / "reports"
         self.lock = self.run / "serve.lock"
         self.quiet = home / "quiet.json"
         self.admin_token = home / "admin.token"

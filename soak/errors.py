@@ -29,3 +29,19 @@ class UnknownPrecision(SoakError):
 
 class QualityUnknown(SoakError):
     """What a precision costs could not be measured."""
+
+
+class BadPlan(SoakError):
+    """A run cannot be as it was asked for."""
+
+
+class NoSuchRun(SoakError):
+    """No run, or more than one, has that name."""
+
+
+class AlreadyRunning(SoakError):
+    """Another process runs a soak on this `$STOKER_HOME`."""
+
+
+class NothingToReport(SoakError):
+    """A run has no intervals to draw."""

@@ -107,7 +107,11 @@ class Exchange:
 
     def _post(self, wish: Wish) -> aiohttp.client._RequestContextManager:
         body = self._wire.body(self._target, wish.conversation, wish.messages, wish.max_tokens)
-        return self._http.post(self._target.url + self._wire.path, json=body, headers=self._wire.headers(self._target))
+        return self._http.post(
+            self._target.url + self._wire.path,
+            json=body,
+            headers={**self._target.headers, **self._wire.headers(self._target)},
+        )
 
     async def _read(self, response: aiohttp.ClientResponse, arrivals: _Arrivals) -> None:
         if response.status != 200:

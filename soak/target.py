@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,3 +19,5 @@ class Target:
     seeds: bool = False
     """Whether draws are asked for with a seed. Some servers take such requests out of their batch."""
     key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """What else every request shows."""

@@ -17,8 +17,10 @@ from ..alerts.delivery import Telling
 from ..alerts.runbooks import page
 from ..engine.errors import EngineUnavailable
 from ..engine.protocol import Reclaimed, ReclaimLevel
+from .journal.records import Interval
 from .past import Past
 from .samples import Sample, encode
+from .soak_news import SoakNews
 from .status import Status
 
 CLOSE_DEADLINE_S = 1.0
@@ -37,6 +39,9 @@ class Operated(Protocol):
     def restart_engine(self, name: str) -> int:
         """Begin a planned restart; returns the epoch that ends. Raises `KeyError` when there is no such engine."""
 
+    def hear_soak(self, news: SoakNews) -> None:
+        """A soak run on this tree tells how it does."""
+
     async def reclaim_engine(self, name: str, level: int) -> Reclaimed:
         """Have an engine give memory back. Raises `KeyError`, or `EngineUnavailable` when it does not answer."""
 
@@ -54,6 +59,9 @@ class Watched(Protocol):
     def telling(self) -> Telling:
         """Who is told of incidents, and what is on its way."""
 
+    async def spells(self, window_s: float) -> list[Interval]:
+        """What the tree was in the last so many seconds, oldest first."""
+
 
 class WatchdogApi:
     """Routes over a tree."""
@@ -65,10 +73,12 @@ class WatchdogApi:
         self._app = web.Application()
         self._app.router.add_get("/status", self._status)
         self._app.router.add_get("/incidents", self._incidents)
+        self._app.router.add_get("/spells", self._spells)
         self._app.router.add_get("/samples", self._samples)
         self._app.router.add_get("/alerts", self._alerts)
         self._app.router.add_get("/runbooks/{name}", self._runbook)
         self._app.router.add_get("/metrics", make_aiohttp_handler(registry))
+        self._app.router.add_post("/soak", self._soak)
         self._app.router.add_post("/engines/{name}/restart", self._restart_engine)
         self._app.router.add_post("/engines/{name}/reclaim", self._reclaim_engine)
 
@@ -88,11 +98,11 @@ class WatchdogApi:
 
     async def _incidents(self, request: web.Request) -> web.Response:
         window_s = request.query.get("since_s", "")
-        if not window_s.isdecimal():
-            return _error(
-                400, "invalid_value", "`since_s` is how many seconds to look back; try /incidents?since_s=259200"
-            )
-        return _json(await self._watched.history(float(window_s)))
+        return _json(await self._watched.history(float(window_s))) if window_s.isdecimal() else _no_window(request)
+
+    async def _spells(self, request: web.Request) -> web.Response:
+        window_s = request.query.get("since_s", "")
+        return _json(await self._watched.spells(float(window_s))) if window_s.isdecimal() else _no_window(request)
 
     async def _alerts(self, request: web.Request) -> web.Response:
         return _json(self._watched.telling())
@@ -107,6 +117,15 @@ class WatchdogApi:
     async def _samples(self, request: web.Request) -> web.Response:
         lines = [encode(sample) + b"\n" for sample in self._watched.samples]
         return web.Response(body=b"".join(lines), content_type="application/jsonl")
+
+    async def _soak(self, request: web.Request) -> web.Response:
+        if not self._allowed(request):
+            return _unauthorized()
+        try:
+            self._tree.hear_soak(msgspec.json.decode(await request.read(), type=SoakNews))
+        except msgspec.MsgspecError as error:
+            return _error(400, "invalid_body", f"{error}; only `stoker soak run` of this version writes here")
+        return _json({})
 
     async def _restart_engine(self, request: web.Request) -> web.Response:
         if not self._allowed(request):
@@ -140,6 +159,11 @@ class WatchdogApi:
 
 def _json(body: object, status: int = 200) -> web.Response:
     return web.Response(status=status, body=msgspec.json.encode(body), content_type="application/json")
+
+
+def _no_window(request: web.Request) -> web.Response:
+    way_out = f"`since_s` is how many seconds to look back; try {request.path}?since_s=259200"
+    return _error(400, "invalid_value", way_out)
 
 
 def _unauthorized() -> web.Response:

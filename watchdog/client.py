@@ -18,7 +18,9 @@ from ..alerts.delivery import Telling
 from ..config import Paths
 from .errors import NotRunning, Refused
 from .home import Serving, serving_path
+from .journal.records import Interval
 from .past import Past
+from .soak_news import SoakNews
 from .status import EngineStatus, Status
 from .supervisor import State
 
@@ -74,9 +76,17 @@ class WatchdogClient:
         """Who is told of incidents, and what is on its way. Raises `NotRunning`."""
         return _decode(self._ask("GET", "/alerts"), Telling)
 
+    def spells(self, window_s: float) -> list[Interval]:
+        """What the tree was in the last so many seconds, oldest first. Raises `NotRunning`."""
+        return _decode(self._ask("GET", f"/spells?since_s={window_s:.0f}"), list[Interval])
+
     def samples(self) -> bytes:
         """The last samples, as lines of JSON. Raises `NotRunning`."""
         return self._ask("GET", "/samples")
+
+    def tell_soak(self, news: SoakNews) -> None:
+        """How a soak run does. Raises `NotRunning` or `Refused`."""
+        self._ask("POST", "/soak", msgspec.json.encode(news))
 
     def restart_engine(self, name: str) -> int:
         """Begin a planned restart; returns the epoch that ends. Raises `NotRunning` or `Refused`."""

@@ -17,7 +17,7 @@ import structlog
 from .journal.records import Incident
 from .verdicts import Cause, DetectorName, Level, Verdict
 
-ENGINE_DEATH, SERVICE_DEATH, JOURNAL = "engine_death", "service_death", "journal"
+ENGINE_DEATH, SERVICE_DEATH, JOURNAL, SOAK = "engine_death", "service_death", "journal", "soak"
 """Kinds that no detector finds."""
 
 log = structlog.get_logger(__name__)

@@ -16,8 +16,8 @@ from .effects import Effects
 from .incidents import Incidents, evidence
 from .journal.history import History
 from .journal.journal import Journal
-from .journal.records import SampleRecord, VerdictRecord
-from .journal.uptime import TREE, Uptime, uptime
+from .journal.records import Interval, SampleRecord, VerdictRecord
+from .journal.uptime import TREE, spells
 from .panel import Panel
 from .samples import Sample, encode
 from .sensors.sampler import Sampler
@@ -64,6 +64,11 @@ class Observation:
         """The last ones, oldest first."""
         return tuple(self._latest)
 
+    @property
+    def quiet_s(self) -> float:
+        """How long no request but canaries has been in the engine."""
+        return time.monotonic() - self._busy_at
+
     async def run(self) -> None:
         """One look a period; a look that fails costs that look alone. Ends only by cancellation."""
         try:
@@ -96,12 +101,12 @@ class Observation:
     def _decide(self, verdicts: tuple[Verdict, ...], sample: Sample) -> list[Decision]:
         up_s = None if sample.engine is None else sample.engine.up_s
         conditions = Conditions(
-            engine_up_s=None if up_s is None else up_s * self._speed, quiet_s=self._quiet_s(sample) * self._speed
+            engine_up_s=None if up_s is None else up_s * self._speed, quiet_s=self._quiet_at(sample) * self._speed
         )
         self._state, decisions = policy.decide(self._state, verdicts, conditions, sample.at * self._speed)
         return decisions
 
-    def _quiet_s(self, sample: Sample) -> float:
+    def _quiet_at(self, sample: Sample) -> float:
         """How long no request but canaries has been in the engine."""
         engine = sample.engine
         in_engine = 0 if engine is None else (engine.running or 0) + (engine.waiting or 0)
@@ -121,8 +126,8 @@ class Observation:
             )
             self._parts.journal.put(record)
 
-    async def uptime(self, window_s: float) -> Uptime:
-        """Of the last so many seconds."""
+    async def spells(self, window_s: float) -> list[Interval]:
+        """What the tree was in the last so many seconds."""
         self._parts.history.extend()
         now = time.time()
-        return uptime(await self._parts.journal.intervals(TREE, now - window_s), now - window_s, now)
+        return spells(await self._parts.journal.intervals(TREE, now - window_s), now - window_s, now)

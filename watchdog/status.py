@@ -50,7 +50,7 @@ class ServiceStatus(msgspec.Struct, frozen=True):
 
 class Status(msgspec.Struct, frozen=True):
     """The whole tree. `ready`: every engine is ready and the service says that it takes requests; `shed`: which of
-    them it turns away, and why."""
+    them it turns away, and why; `quiet_s`: how long no request but canaries has been in an engine."""
 
     ready: bool
     version: str
@@ -59,6 +59,7 @@ class Status(msgspec.Struct, frozen=True):
     engines: tuple[EngineStatus, ...]
     service: ServiceStatus
     shed: Shed
+    quiet_s: float = 0.0
 
     def engine(self, name: str) -> EngineStatus | None:
         return next((engine for engine in self.engines if engine.name == name), None)

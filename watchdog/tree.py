@@ -31,6 +31,8 @@ from .metrics import WatchdogMetrics
 from .notify import Notifier
 from .service_role import ServiceRole
 from .shed_level import ShedLevel
+from .soak_news import SoakNews
+from .soaks import Soaks
 from .status import Status, engine_status, service_status
 from .supervisor import Deadlines, State, Supervisor, running
 from .telling import courier_for
@@ -109,6 +111,7 @@ class Tree:
             admin_token=token,
             http=http,
         )
+        self._soaks = Soaks(premises.config, premises.paths, records)
         self._api = WatchdogApi(self, self._watching, metrics.registry, token)
 
     async def run(self, on_ready: Callable[[Serving], None]) -> str | None:
@@ -117,6 +120,7 @@ class Tree:
         async with self._reachable() as serving, asyncio.TaskGroup() as tasks:
             attending = [tasks.create_task(engine.role.listen()) for engine in self._engines.values()]
             attending += [tasks.create_task(self._shed.run()), tasks.create_task(self._watching.run())]
+            attending.append(tasks.create_task(self._soaks.run()))
             tasks.create_task(self._records.journal.run())
             for supervisor in self._supervisors:
                 tasks.create_task(supervisor.run())
@@ -144,6 +148,7 @@ class Tree:
             engines=engines,
             service=service,
             shed=self._shed.wanted,
+            quiet_s=self._watching.observation.quiet_s,
         )
 
     def _engine_identity(self) -> Identity:
@@ -159,6 +164,9 @@ class Tree:
         async with running(self._service.takes_requests(), gone) as (answer, left):
             await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
             return answer.done() and bool(await answer)
+
+    def hear_soak(self, news: SoakNews) -> None:
+        self._soaks.hear(news)
 
     def restart_engine(self, name: str) -> int:
         engine = self._engines[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector
 from ..alerts.delivery import RETRIED, Outcome
 from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH
 from .samples import HostReading, Sample
+from .soak_news import GateOutcome, SoakNews
 from .verdicts import DetectorName, Level, Number, Verdict
 
 INCIDENTS = "stoker_incidents_total"
@@ -33,6 +35,8 @@ SWAP_OUT = "stoker_swap_out_bytes_total"
 MEMORY_PRESSURE_LEVEL = "stoker_memory_pressure_level"
 THERMAL_LEVEL = "stoker_thermal_level"
 CPU_FREQUENCY_RATIO = "stoker_cpu_frequency_ratio"
+SOAK_RUN_ACTIVE = "stoker_soak_run_active"
+SOAK_VERDICT = "stoker_soak_verdict"
 
 CANARY_OUTCOMES = ("answered", "refused", "failed", "right", "wrong")
 WEBHOOK_OUTCOMES = (*Outcome, RETRIED)
@@ -59,6 +63,10 @@ _OF_HOST: dict[str, tuple[Callable[[HostReading], float | None], str]] = {
 }
 _JOURNAL_DROPPED = "Records that made room for later ones unwritten"
 _DETECTOR_FIRING = "1 while a detector fires"
+_SOAK_RUN_ACTIVE = "1 while a soak run asks, 0 once one is over"
+_SOAK_VERDICT = "1 for a gate of the last soak run that was kept, 0 for one that was not; absent: it cannot say"
+SOAK_SILENT_S = 180.0
+"""A run that has said nothing for three of its longest intervals is not there any more."""
 
 
 class WatchMetrics(Collector):
@@ -86,11 +94,17 @@ class WatchMetrics(Collector):
         self._journal_dropped = journal_dropped
         self._sample: Sample | None = None
         self._verdicts: tuple[Verdict, ...] = ()
+        self._soak: SoakNews | None = None
+        self._soak_told_at = 0.0
         registry.register(self)
 
     def show(self, sample: Sample, verdicts: tuple[Verdict, ...]) -> None:
         """The last look."""
         self._sample, self._verdicts = sample, verdicts
+
+    def soak(self, news: SoakNews) -> None:
+        """How the last soak run does."""
+        self._soak, self._soak_told_at = news, time.monotonic()
 
     def incident_opened(self, kind: str) -> None:
         self._incidents.labels(kind).inc()
@@ -116,6 +130,8 @@ class WatchMetrics(Collector):
         """Every family of `collect`, so that their names are known while there is nothing to say."""
         yield _family(JOURNAL_DROPPED, _JOURNAL_DROPPED)
         yield _family(DETECTOR_FIRING, _DETECTOR_FIRING, ["detector"])
+        yield _family(SOAK_RUN_ACTIVE, _SOAK_RUN_ACTIVE)
+        yield _family(SOAK_VERDICT, _SOAK_VERDICT, ["gate"])
         yield from (_family(name, text) for name, (_, _, text) in _OF_VERDICTS.items())
         yield from (_family(name, text) for name, (_, text) in _OF_HOST.items())
 
@@ -125,12 +141,23 @@ class WatchMetrics(Collector):
         for verdict in self._verdicts:
             firing.add_metric([verdict.detector.value], float(verdict.level is Level.FIRING))
         yield firing
+        if self._soak is not None:
+            yield from self._soak_families(self._soak)
         said = {verdict.detector: verdict.numbers for verdict in self._verdicts}
         for name, (detector, number, text) in _OF_VERDICTS.items():
             yield from _reading(name, text, said.get(detector, {}).get(number))
         if self._sample is not None:
             for name, (reading, text) in _OF_HOST.items():
                 yield from _reading(name, text, reading(self._sample.host))
+
+    def _soak_families(self, news: SoakNews) -> Iterator[Metric]:
+        heard = time.monotonic() - self._soak_told_at < SOAK_SILENT_S
+        yield from _reading(SOAK_RUN_ACTIVE, _SOAK_RUN_ACTIVE, float(news.active and heard))
+        verdicts = _family(SOAK_VERDICT, _SOAK_VERDICT, ["gate"])
+        for gate, outcome in news.gates.items():
+            if outcome is not GateOutcome.INCONCLUSIVE:
+                verdicts.add_metric([gate], float(outcome is GateOutcome.PASS))
+        yield verdicts
 
 
 def _family(name: str, text: str, labels: Sequence[str] = ()) -> CounterMetricFamily | GaugeMetricFamily:

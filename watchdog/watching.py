@@ -24,8 +24,9 @@ from .engine_role import EngineRole
 from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH, Incidents
 from .journal.history import History, Identity
 from .journal.journal import Journal, Retention
-from .journal.records import Incident
+from .journal.records import Incident, Interval
 from .journal.shelf import JournalShelf
+from .journal.uptime import total
 from .observation import Observation, Parts
 from .panel import Panel, Sensitivity
 from .past import Past
@@ -119,7 +120,10 @@ class Watching:
         return self.observation.samples
 
     async def history(self, window_s: float) -> Past:
-        return Past(await self._journal.incidents(time.time() - window_s), await self.observation.uptime(window_s))
+        return Past(await self._journal.incidents(time.time() - window_s), total(await self.spells(window_s)))
+
+    async def spells(self, window_s: float) -> list[Interval]:
+        return await self.observation.spells(window_s)
 
     def telling(self) -> Telling:
         return self._courier.snapshot()

@@ -30,7 +30,7 @@ class OpenAI:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if target.seeds and asked.temperature:
+        if target.seeds:
             body["seed"] = asked.seed
         return body
 

@@ -17,12 +17,13 @@ from stoker.engine.protocol import Reclaimed
 from stoker.watchdog import metrics
 from stoker.watchdog.api import WatchdogApi
 from stoker.watchdog.death import Cause
-from stoker.watchdog.journal.records import IncidentTold
+from stoker.watchdog.journal.records import IncidentTold, Interval
 from stoker.watchdog.journal.uptime import Uptime
 from stoker.watchdog.past import Past
 from stoker.watchdog.ports import ListeningSocket
 from stoker.watchdog.samples import Sample, decode
 from stoker.watchdog.shed_level import Shed
+from stoker.watchdog.soak_news import SoakNews
 from stoker.watchdog.status import ServiceStatus, Status
 from stoker.watchdog.supervisor import State
 from tests.watchdog.journal.records import ACTION, INCIDENT
@@ -47,6 +48,7 @@ PAST = Past(
 class Pretence:
     def __init__(self) -> None:
         self.restarted: list[str] = []
+        self.news: list[SoakNews] = []
 
     async def status(self) -> Status:
         return STATUS
@@ -56,6 +58,9 @@ class Pretence:
             raise KeyError(name)
         self.restarted.append(name)
         return 7
+
+    def hear_soak(self, news: SoakNews) -> None:
+        self.news.append(news)
 
     async def reclaim_engine(self, name: str, level: int) -> Reclaimed:
         if name == "busy":
@@ -78,6 +83,10 @@ class Book:
     async def history(self, window_s: float) -> Past:
         self.asked.append(window_s)
         return PAST
+
+    async def spells(self, window_s: float) -> list[Interval]:
+        self.asked.append(window_s)
+        return [Interval("tree", 1.0, 5.0, "up")]
 
 
 class Asked:

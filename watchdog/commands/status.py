@@ -102,10 +102,10 @@ def past_of(paths: Paths, window_s: float) -> Past:
     try:
         return WatchdogClient(paths).past(window_s)
     except NotRunning:
-        return asyncio.run(_read(_journal_url(paths), window_s))
+        return asyncio.run(_read(journal_url(paths), window_s))
 
 
-def _journal_url(paths: Paths) -> str:
+def journal_url(paths: Paths) -> str:
     try:
         return load(None, paths).watchdog.journal.url or paths.journal_url
     except ConfigError:

@@ -42,10 +42,11 @@ class FragmentationDetector:
         for held, live, readings in ((*_pool(engine), self._pool), (*_holes(engine), self._holes)):
             if held is None or live is None:
                 continue
-            if held < self._floor_bytes:
+            ratio = _ratio(held, live, self._floor_bytes)
+            if ratio is None:
                 readings.clear()
             elif engine.running or readings is self._holes:
-                readings.add(at, held / max(live, self._floor_bytes / FIRING_RATIO))
+                readings.add(at, ratio)
 
     def _judge(
         self, engine: EngineReading | None, readings: Readings, cause: Cause, bounds: tuple[float, float]
@@ -67,6 +68,16 @@ class FragmentationDetector:
         if held is not None and live is not None:
             sentence = f"{what} take {held / 1e9:.1f} GB beside {live / 1e9:.1f} GB in use"
         return Verdict(DetectorName.FRAGMENTATION, level, sentence, numbers, WINDOW_S, 1.0, cause)
+
+
+def pool_ratio(engine: EngineReading) -> float | None:
+    """MLX's freed buffers over what it has in use; None when they are not known, or too few to matter."""
+    held, live = _pool(engine)
+    return None if held is None or live is None else _ratio(held, live, FLOOR_BYTES)
+
+
+def _ratio(held: float, live: float, floor_bytes: float) -> float | None:
+    return None if held < floor_bytes else held / max(live, floor_bytes / FIRING_RATIO)
 
 
 def _pool(engine: EngineReading) -> tuple[float | None, float | None]:

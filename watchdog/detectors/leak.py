@@ -48,7 +48,7 @@ class LeakDetector:
         if sample.at - self._began < WARM_UP_S or not self._headrooms:
             return self._verdict
         ended = [
-            self._read(signal, rest, sample.at, engine) for signal, rest in zip(SIGNALS, _rests(engine), strict=True)
+            self._read(signal, rest, sample.at, engine) for signal, rest in zip(SIGNALS, rests(engine), strict=True)
         ]
         if any(ended):
             watches = [watch for watches in self._watches.values() for watch in watches]
@@ -87,7 +87,7 @@ class LeakDetector:
             self._headroom_of = span
 
 
-def _rests(engine: EngineReading) -> tuple[float | None, float | None]:
+def rests(engine: EngineReading) -> tuple[float | None, float | None]:
     """Bytes of each of `SIGNALS`, where they are known."""
     active, cache = engine.active_bytes, engine.cache_bytes or 0
     known = active is not None and engine.weights_bytes is not None and engine.kv_bytes is not None

@@ -20,7 +20,7 @@ import structlog
 
 from .errors import JournalDamaged, JournalUnavailable
 from .queue import Queue
-from .records import ActionRecord, DeliveryRecord, Incident, IncidentTold, Interval, Record
+from .records import ActionRecord, DeliveryRecord, Incident, IncidentTold, Interval, Record, SoakRun
 
 if TYPE_CHECKING:
     from .store import Store
@@ -162,9 +162,18 @@ class Journal:
 
     async def deliveries_left(self) -> list[DeliveryRecord]:
         """What an earlier process left of its webhooks; waits until the database can be read, however long that is."""
+        return await self._read_at_last(lambda store: store.deliveries_left(self._started_at))
+
+    async def soak_runs(self) -> list[SoakRun]:
+        """All of them, oldest first; waits as `deliveries_left` does."""
+        runs = await self._read_at_last(lambda store: store.all(SoakRun))
+        return sorted(runs, key=lambda run: run.began_at)
+
+    async def _read_at_last(self, ask: Callable[[Store], Awaitable[list[T]]]) -> list[T]:
+        """What the database has, as soon as it can be asked."""
         while True:
             await self._usable.wait()
-            found = await self._ask(lambda store: store.deliveries_left(self._started_at))
+            found = await self._ask(ask)
             if found is not None:
                 return found
             await asyncio.sleep(FLUSH_S)

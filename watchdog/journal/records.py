@@ -130,6 +130,40 @@ class DeliveryRecord(Record, frozen=True):
         return (self.id,)
 
 
+class SoakRun(Record, frozen=True):
+    """A soak run: what it is to be, and once it is over what it came to. Its runner alone writes it.
+
+    `state` is `running` until it is `ended` by its time, `stopped` by a person or `left_out` because it never began.
+    """
+
+    id: str
+    began_at: float
+    state: str
+    plan: str
+    """JSON; of the plan, as of the result, only the runner knows the words."""
+    ended_at: float | None = None
+    verdict: str | None = None
+    result: str | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.id,)
+
+
+class SoakInterval(Record, frozen=True):
+    """What one interval of a soak run came to, as a line of JSON."""
+
+    run: str
+    number: int
+    since: float
+    until: float
+    line: str
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.run, self.number
+
+
 class IncidentTold(msgspec.Struct, frozen=True):
     """An incident with what was done about it and who was told, oldest first."""
 

@@ -21,8 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from .errors import JournalDamaged, JournalUnavailable
 from .migrations import migrate
-from .records import ActionRecord, DeliveryRecord, Incident, IncidentTold, Interval, Record
-from .tables import TABLES, actions, deliveries, incidents, intervals, samples, verdicts
+from .records import ActionRecord, DeliveryRecord, Incident, IncidentTold, Interval, Record, SoakInterval
+from .tables import TABLES, actions, deliveries, incidents, intervals, samples, soak_intervals, verdicts
 
 LOCK_PATIENCE_MS = 2000
 POOL_PATIENCE_S = 5.0
@@ -110,6 +110,7 @@ class Store:
                     (intervals, intervals.c.until),
                     (incidents, incidents.c.closed_at),
                     (deliveries, deliveries.c.ended_at),
+                    (soak_intervals, soak_intervals.c.until),
                 ):
                     await connection.execute(delete(table).where(column < kept_since))
 
@@ -170,6 +171,14 @@ class Store:
             async with self._engine.connect() as connection:
                 found = await connection.execute(select(intervals).where(wanted).order_by(intervals.c.since))
                 return [Interval(**row) for row in found.mappings()]
+
+    async def soak_intervals(self, run: str) -> list[SoakInterval]:
+        """Those of one run, oldest first."""
+        wanted = select(soak_intervals).where(soak_intervals.c.run == run).order_by(soak_intervals.c.number)
+        with _failures_of(self._name):
+            async with self._engine.connect() as connection:
+                found = await connection.execute(wanted)
+                return [SoakInterval(**row) for row in found.mappings()]
 
     async def all(self, kind: type[T]) -> list[T]:
         """Every record of a kind, in the order of its key."""

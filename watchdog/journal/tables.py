@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from sqlalchemy import JSON, Column, Double, Integer, MetaData, String, Table, Text
 
-from .records import ActionRecord, DeliveryRecord, Incarnation, Incident, Interval, Record, SampleRecord, VerdictRecord
+from .records import (
+    ActionRecord,
+    DeliveryRecord,
+    Incarnation,
+    Incident,
+    Interval,
+    Record,
+    SampleRecord,
+    SoakInterval,
+    SoakRun,
+    VerdictRecord,
+)
 
 metadata = MetaData()
 
@@ -86,6 +97,28 @@ deliveries = Table(
     Column("line", Text, nullable=False),
 )
 
+soak_runs = Table(
+    "soak_runs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("began_at", Double, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("ended_at", Double),
+    Column("verdict", String(16)),
+    Column("result", Text),
+)
+
+soak_intervals = Table(
+    "soak_intervals",
+    metadata,
+    Column("run", String(32), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("since", Double, nullable=False),
+    Column("until", Double, nullable=False, index=True),
+    Column("line", Text, nullable=False),
+)
+
 TABLES: dict[type[Record], Table] = {
     Incarnation: incarnations,
     Interval: intervals,
@@ -94,4 +127,6 @@ TABLES: dict[type[Record], Table] = {
     ActionRecord: actions,
     Incident: incidents,
     DeliveryRecord: deliveries,
+    SoakRun: soak_runs,
+    SoakInterval: soak_intervals,
 }

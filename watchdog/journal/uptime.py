@@ -28,22 +28,42 @@ class Uptime(msgspec.Struct, frozen=True):
         return self.up_s / wanted_s if wanted_s > 0 else None
 
 
-def uptime(intervals: Sequence[Interval], since: float, until: float) -> Uptime:
-    """Of the tree's intervals, oldest first, between two moments.
+def spells(intervals: Sequence[Interval], since: float, until: float) -> list[Interval]:
+    """Of the tree's intervals, oldest first, every moment between two exactly once.
 
     Nobody was there to write between two intervals: that is time down, unless the tree had been switched off.
     Nothing is said about the time before the first one. Overlaps, which a clock that was set back leaves, count once.
     """
-    spent = {UP: 0.0, DOWN: 0.0, OFF: 0.0}
+    found: list[Interval] = []
     reached = since
     state = OFF
+
+    def add(to: float, what: str) -> None:
+        nonlocal reached
+        begins, ends = min(reached, until), min(to, until)
+        if ends > begins:
+            found.append(Interval(TREE, begins, ends, what))
+        reached = max(reached, to)
+
     for index, interval in enumerate(intervals):
-        begins = max(interval.since, reached)
-        if index > 0 and begins > reached:
-            spent[OFF if state == OFF else DOWN] += min(begins, until) - min(reached, until)
-        ends = max(begins, interval.until)
-        spent[interval.state] += min(ends, until) - min(begins, until)
-        reached, state = max(reached, ends), interval.state
-    if intervals and reached < until:
-        spent[OFF if state == OFF else DOWN] += until - reached
+        if index > 0:
+            add(interval.since, OFF if state == OFF else DOWN)
+        reached = max(reached, interval.since)
+        add(interval.until, interval.state)
+        state = interval.state
+    if intervals:
+        add(until, OFF if state == OFF else DOWN)
+    return found
+
+
+def uptime(intervals: Sequence[Interval], since: float, until: float) -> Uptime:
+    """How long the tree was in each state between two moments."""
+    return total(spells(intervals, since, until))
+
+
+def total(spells: Sequence[Interval]) -> Uptime:
+    """The seconds of spells by their states."""
+    spent = {UP: 0.0, DOWN: 0.0, OFF: 0.0}
+    for spell in spells:
+        spent[spell.state] += spell.until - spell.since
     return Uptime(up_s=spent[UP], down_s=spent[DOWN], off_s=spent[OFF])

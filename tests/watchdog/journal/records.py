@@ -12,6 +12,8 @@ from stoker.watchdog.journal.records import (
     Interval,
     Record,
     SampleRecord,
+    SoakInterval,
+    SoakRun,
     VerdictRecord,
 )
 
@@ -26,6 +28,8 @@ EACH: list[Record] = [
     ACTION,
     INCIDENT,
     DELIVERY,
+    SoakRun("r1", 1.0, "ended", "{}", 9.0, "pass", "{}"),
+    SoakInterval("r1", 0, 1.0, 5.0, "{}"),
 ]
 
 
