@@ -1,9 +1,9 @@
 """The one configuration: a TOML file, read once at the door into frozen settings.
 
 One module a part of it: `server`, `engine`, `watchdog`, `telemetry`, `alerts`, `soak`; `everything` joins them,
-`section` is what they have in common. `reading` finds, parses and checks the file; `writing` makes the commented example, and
-`reference` the page in `docs`. `paths` says where everything under `$STOKER_HOME` lives, `children` what the processes
-are told.
+`section` is what they have in common. `reading` finds, parses and checks the file; `writing` makes the commented
+example, and `reference` the page in `docs`. `paths` says where everything under `$STOKER_HOME` lives, `children` what
+the processes are told.
 """
 
 from .alerts import Alerts, QuietPeriod, WebhookTarget, url_problem

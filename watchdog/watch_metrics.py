@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ..alerts.delivery import RETRIED, Outcome
-from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH
+from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH, SOAK
 from .samples import HostReading, Sample
 from .soak_news import GateOutcome, SoakNews
 from .verdicts import DetectorName, Level, Number, Verdict
@@ -85,7 +85,7 @@ class WatchMetrics(Collector):
         )
         self._webhooks_waiting = Gauge(WEBHOOKS_WAITING, "Webhooks that are not delivered yet", registry=registry)
         # Prometheus sees no increase in a series that begins with 1.
-        for kind in (*DetectorName, ENGINE_DEATH, SERVICE_DEATH, JOURNAL):
+        for kind in (*DetectorName, ENGINE_DEATH, SERVICE_DEATH, JOURNAL, SOAK):
             self._incidents.labels(kind)
         for outcome in CANARY_OUTCOMES:
             self._canaries.labels(outcome)
