@@ -17,7 +17,7 @@ SERVE_OPTIONS := $(if $(MODEL),--model "$(MODEL)") $(if $(PORT),--port "$(PORT)"
 # Debian's packages of what tests hold boards, alerts and reports against; each has a command of its own name.
 OBSERVERS := prometheus prometheus-alertmanager chromium
 
-.PHONY: help install serve test chaos simulate evaluate dashboards-check pictures stack lock openblas observers clean
+.PHONY: help install serve test chaos soak-short simulate evaluate dashboards-check pictures stack lock openblas observers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test: $(STAMP) openblas observers ## lint, check formats and types, run every te
 
 chaos: $(STAMP) openblas ## kill the engine under eight clients for ten minutes; every text must be what it is undisturbed
 	$(BIN)/python -m tests.chaos.run --minutes 10
+
+soak-short: $(STAMP) openblas ## ten minutes of load and chaos on a tree of its own, with a verdict and a report
+	$(BIN)/python -m tests.soak.short --minutes 10
 
 simulate: $(STAMP) ## live through a thousand simulated runs of 72 hours of faults, in minutes
 	$(BIN)/python -m tests.simulation.run --runs 1000 --hours 72

@@ -27,6 +27,8 @@ class Fault(Section):
     """`leak`: bytes a step; `fragment`: bytes by which the buffers differ. `slow`: factor on the step time."""
     epochs: Annotated[int, Field(ge=0)] = 0
     """Only in the first so many incarnations (epochs up to this one); 0 is in all."""
+    on_signal: bool = False
+    """Begins when the engine's process gets SIGUSR2, whatever `after_tokens` says: for soak runs with chaos `leak`."""
     prompt_contains: str | None = None
     """Text of the requests whose fault it is; absent, it is the engine's own."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import mlx.core as mx
@@ -14,17 +14,18 @@ from .scheduler import Chunk
 MAX_FRAGMENT_STEPS = 64
 
 
-def with_faults(batch: Batch, faults: Sequence[Fault], epoch: int) -> Batch:
-    """The batch itself where no fault applies to this incarnation."""
+def with_faults(batch: Batch, faults: Sequence[Fault], epoch: int, called: Callable[[], bool]) -> Batch:
+    """The batch itself where no fault applies to this incarnation; `called` says whether their signal has come."""
     now = [fault for fault in faults if fault.epochs == 0 or epoch <= fault.epochs]
-    return cast(Batch, _FaultyBatch(batch, now)) if now else batch
+    return cast(Batch, _FaultyBatch(batch, now, called)) if now else batch
 
 
 class _FaultyBatch:
     """The batch, but for what happens beside each step."""
 
-    def __init__(self, batch: Batch, faults: Sequence[Fault]) -> None:
+    def __init__(self, batch: Batch, faults: Sequence[Fault], called: Callable[[], bool]) -> None:
         self._batch = batch
+        self._called = called
         self._faults = faults
         self._leaked: list[mx.array] = []
         self._steps = 0
@@ -35,7 +36,7 @@ class _FaultyBatch:
     def launch(self, chunks: Sequence[Chunk]) -> None:
         self._steps += 1
         for fault in self._faults:
-            if self._steps > fault.after_tokens:
+            if self._called() if fault.on_signal else self._steps > fault.after_tokens:
                 self._suffer(fault)
         self._batch.launch(chunks)
 

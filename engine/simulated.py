@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..config import Fault, Simulated
 from .batch import Found, RowSpec, Sampled, TierSize
@@ -24,10 +24,11 @@ _ALPHABET = b"abcdefghijklmnopqrstuvwxyz  "
 
 
 class SimulatedBatch:
-    """Rows of make-believe. `epoch` decides which faults apply; see `config.Fault`."""
+    """Rows of make-believe. `epoch` and `called`, whether their signal has come, decide which faults apply."""
 
-    def __init__(self, settings: Simulated, limits: Limits, epoch: int) -> None:
+    def __init__(self, settings: Simulated, limits: Limits, epoch: int, called: Callable[[], bool]) -> None:
         self._settings = settings
+        self._called = called
         self._limits = limits
         self._faults = [fault for fault in settings.faults if fault.epochs == 0 or epoch <= fault.epochs]
         tokens = limits.kv_tokens if limits.kv_tokens is not None else MOST_TOKENS
@@ -130,6 +131,8 @@ class SimulatedBatch:
         time.sleep(duration)
 
     def _has_come(self, fault: Fault, rows: Sequence[_Row]) -> bool:
+        if fault.on_signal:
+            return self._called()
         if fault.prompt_contains is None:
             return self._tokens >= fault.after_tokens
         text = fault.prompt_contains.encode()

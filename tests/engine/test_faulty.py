@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -10,6 +12,7 @@ import pytest
 
 from stoker.config import Fault
 from stoker.engine.batch import Batch
+from stoker.engine.fault_signal import called_for
 from stoker.engine.faulty import with_faults
 from stoker.engine.scheduler import Chunk
 
@@ -34,7 +37,7 @@ def clean() -> Iterator[None]:
 
 
 def faulty(batch: Counting, fault: Fault, epoch: int = 1) -> Batch:
-    return with_faults(cast(Batch, batch), [fault], epoch)
+    return with_faults(cast(Batch, batch), [fault], epoch, lambda: False)
 
 
 def test_a_leak_is_memory_that_mlx_holds() -> None:
@@ -59,3 +62,14 @@ def test_a_pool_that_fragments_holds_what_nobody_uses() -> None:
 def test_a_fault_of_the_first_incarnation_is_not_one_of_the_second() -> None:
     counting: object = Counting()
     assert faulty(cast(Counting, counting), Fault(kind="leak", epochs=1), epoch=2) is counting
+
+
+def test_a_fault_on_signal_waits_for_it_and_for_nothing_else() -> None:
+    called = called_for([Fault(kind="leak", on_signal=True)])
+    counting, before = Counting(), mx.get_active_memory()
+    leaking = with_faults(cast(Batch, counting), [Fault(kind="leak", on_signal=True, amount=1_000_000)], 1, called)
+    leaking.launch([])
+    assert mx.get_active_memory() == before
+    os.kill(os.getpid(), signal.SIGUSR2)
+    leaking.launch([])
+    assert mx.get_active_memory() - before >= 1_000_000

@@ -45,7 +45,7 @@ class Bench:
         self.events: list[OwnedEvent] = []
         self.reclaimed: list[tuple[int, int]] = []
         limits = msgspec.structs.replace(LIMITS, kv_tokens=kv_tokens)
-        self.batch = SimulatedBatch(Simulated(step_s=0), limits, epoch=1)
+        self.batch = SimulatedBatch(Simulated(step_s=0), limits, epoch=1, called=lambda: False)
         self.scheduler = Scheduler(
             LIMITS.max_running, LIMITS.max_waiting, lambda decoding, prefilling: 16 if decoding else 64
         )
