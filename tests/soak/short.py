@@ -1,4 +1,4 @@
-"""A soak run for developers: a tree of its own in a temporary home, `stoker soak run` on it, and the verdict's exit code.
+"""A soak run for developers: a tree of its own in a temporary home, and `stoker soak run` on it.
 
 python -m tests.soak.short [--minutes 10] [--model FOLDER] [--chaos kill:1m ...] [--reports build/soak]
 """
