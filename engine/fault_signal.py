@@ -10,7 +10,7 @@ from ..config import Fault
 
 
 def called_for(faults: Sequence[Fault]) -> Callable[[], bool]:
-    """Whether the signal has come; from the main thread. Without a fault that waits for it, the signal stays as it was."""
+    """Whether the signal has come; from the main thread. Without a fault that waits for it nothing is changed."""
     came = threading.Event()
     if any(fault.on_signal for fault in faults):
         signal.signal(signal.SIGUSR2, lambda number, frame: came.set())

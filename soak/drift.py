@@ -12,7 +12,9 @@ from .histogram import Histogram, bucket_value, merged
 QUANTILE = 0.95
 LEAST_REQUESTS = 20
 """Of a quarter of the run: below it, its p95 is the second slowest of them, or chance altogether."""
-RESAMPLES = 400
+RESAMPLES = 200
+BLOCKS = 30
+"""Of a quarter: consecutive intervals together, because what slows one often slows the next."""
 CONFIDENCE = 0.95
 
 
@@ -29,10 +31,10 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 def drift(intervals: Sequence[Histogram], seed: int = 0) -> Drift:
-    """Of a latency, by intervals of equal length. Intervals, not requests, are drawn anew for the bound: those of one
-    interval share its weather, and would pretend to know more than they do."""
+    """Of a latency, by intervals of equal length. Blocks of them, not requests, are drawn anew for the bound: requests
+    of one time share its weather, and would pretend to know more than they do."""
     quarter = len(intervals) // 4
-    first, last = list(intervals[:quarter]), list(intervals[len(intervals) - quarter :])
+    first, last = _blocks(intervals[:quarter]), _blocks(intervals[len(intervals) - quarter :])
     if min(merged(first).total, merged(last).total) < LEAST_REQUESTS:
         return Drift()
     before, after = merged(first).quantile(QUANTILE), merged(last).quantile(QUANTILE)
@@ -43,9 +45,14 @@ def drift(intervals: Sequence[Histogram], seed: int = 0) -> Drift:
     return Drift(before, after, after / before, float(np.quantile(ratios, 1 - CONFIDENCE)))
 
 
-def _p95s(intervals: Sequence[Histogram], draw: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The p95 of each of `RESAMPLES` draws of as many intervals, with replacement."""
-    filled = [each for each in intervals if each.counts]
+def _blocks(intervals: Sequence[Histogram]) -> list[Histogram]:
+    size = max(1, -(-len(intervals) // BLOCKS))
+    return [merged(intervals[begin : begin + size]) for begin in range(0, len(intervals), size)]
+
+
+def _p95s(blocks: Sequence[Histogram], draw: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The p95 of each of `RESAMPLES` draws of as many blocks, with replacement."""
+    filled = [each for each in blocks if each.counts]
     buckets = sorted(merged(filled).counts)
     counts = np.array([[each.counts.get(bucket, 0) for bucket in buckets] for each in filled], dtype=np.float64)
     weights = draw.multinomial(len(filled), np.full(len(filled), 1 / len(filled)), size=RESAMPLES)

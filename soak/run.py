@@ -32,7 +32,7 @@ from .tree import Tree, covered
 LOOK_S = 5.0
 UNWANTED_PATIENCE_S = 30.0
 """A tree that somebody has stopped may be one that is being restarted by hand."""
-MOST_JUDGEMENTS = 200
+MOST_JUDGEMENTS = 60
 """While it runs: what they cost grows with the run, so in a long one not every interval is judged."""
 INCIDENT_MARGIN_S = 120.0
 
