@@ -15,7 +15,7 @@ from .workloads import Conversation, Message, Turn, Workload
 
 REFERENCE = "reference"
 EACH = 6
-"""Every so manieth conversation is one of these."""
+"""One of these comes before so many others."""
 ANSWER_TOKENS = 64
 _QUESTIONS = (
     "Write a story about a lighthouse.",
@@ -61,6 +61,7 @@ class References:
         """Whether it could be compared, and how the texts part."""
         if outcome.workload != REFERENCE or not outcome.ok:
             return False, None
-        expected = self._first.setdefault(outcome.conversation, outcome.text)
-        # The first one is compared with itself, which counts for nothing.
-        return expected is not outcome.text, parting(outcome.text, expected)
+        if outcome.conversation not in self._first:
+            self._first[outcome.conversation] = outcome.text
+            return False, None
+        return True, parting(outcome.text, self._first[outcome.conversation])

@@ -34,7 +34,7 @@ def test_answers_are_compared_with_the_first_to_the_same_question() -> None:
     references = References()
     assert references.compare(answered(0, TEXT)) == (False, None)
     assert references.compare(answered(1, "Another.")) == (False, None)
-    assert references.compare(answered(0, str(TEXT.encode(), "utf-8"))) == (True, None)
+    assert references.compare(answered(0, TEXT)) == (True, None)
     compared, found = references.compare(answered(0, TEXT[:30] + TEXT[40:]))
     assert compared and found is not None and found.shifted
     assert references.compare(answered(0, TEXT, workload="chat")) == (False, None)
