@@ -73,7 +73,7 @@ def _fitted(signal: str, lows: Sequence[Low]) -> Growth | None:
         signal=signal,
         slope=found.slope,
         lower=found.lower,
-        steady=found.p <= P_VALUE and rises_steadily(y),
+        steady=found.p <= P_VALUE and rises_steadily(t, y),
         at=(kept[0].at, kept[-1].at),
         fitted=(base, base + found.slope * float(t[-1])),
     )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class _Jumping(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # which class it is depends on the system
+class _Jumping(selectors.DefaultSelector):
     """Waits for nothing: what it was to wait for is added to the time."""
 
     passed_s = 0.0
