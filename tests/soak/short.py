@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,8 @@ def main() -> None:
     parser.add_argument("--chaos", nargs="*", default=["kill:1m", "stop:1x", "leak:1x"])
     parser.add_argument("--reports", type=Path, default=Path("build/soak"))
     options = parser.parse_args()
+    # Whatever ends this ends the tree, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     model = options.model or ensure("demo", Path.home() / ".cache" / "stoker-tests", progress_on(Console(stderr=True)))
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
