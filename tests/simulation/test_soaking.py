@@ -92,7 +92,7 @@ def test_its_watchdog_heard_how_it_went(long_run: Soaked) -> None:
 
 
 def test_a_leak_of_twenty_megabytes_an_hour_fails_for_that_and_nothing_else() -> None:
-    done = soaked(24.0, World(leak_bytes_per_hour=20e6))
+    done = soaked(12.0, World(leak_bytes_per_hour=20e6))
     assert done.run.result is not None
     (reason,) = done.run.result.verdict.reasons
     assert reason.startswith(f"memory ({ENGINE_MLX})")
@@ -102,7 +102,7 @@ def test_a_leak_of_twenty_megabytes_an_hour_fails_for_that_and_nothing_else() ->
 
 
 def test_an_engine_that_gets_slower_fails_for_that_and_nothing_else() -> None:
-    done = soaked(12.0, World(slow_after_s=8 * HOUR_S, slow_factor=2.0))
+    done = soaked(6.0, World(slow_after_s=4 * HOUR_S, slow_factor=2.0))
     assert done.run.result is not None
     reasons = done.run.result.verdict.reasons
     assert len(reasons) == 2 and all(" the p95 of " in f" {reason}" for reason in reasons)

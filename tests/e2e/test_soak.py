@@ -1,0 +1,138 @@
+"""Soak runs on real trees with the simulated engine: a verdict for the right reason, and a run that outlives it all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.e2e.conftest import ServeTree
+from tests.e2e.running import STOKER, RunningTree, eventually, stoker, until_gone
+
+# Everything is scaled to seconds: what a simulated engine has no prefix cache for is no gate.
+CONFIG = """
+[engine]
+kind = "simulated"
+heartbeat_s = 0.05
+[engine.simulated]
+step_s = 0.005
+{faults}
+[server]
+port = 0
+[watchdog]
+port = 0
+sample_s = 0.2
+[watchdog.restart]
+intensity = 1000
+backoff_max_s = 0.1
+[soak.gates]
+cache_hit_share = 0.0
+memory_bytes_per_hour = 0.0
+memory_growth_bytes = {growth}
+"""
+
+
+def config(faults: str = "", growth: float = 1e9) -> str:
+    return CONFIG.format(faults=faults, growth=growth)
+
+
+def soak(tree: RunningTree, *given: str) -> subprocess.Popen[str]:
+    command = [str(STOKER), "soak", "run", "--workload", "burst", "--streams", "4", "--scale", "0.2", "--json", *given]
+    environment = {**os.environ, "STOKER_HOME": str(tree.home)}
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def finished(run: subprocess.Popen[str]) -> tuple[int, dict[str, Any]]:
+    """Its exit code, and what it says of itself."""
+    out, _ = run.communicate(timeout=90)
+    return run.returncode, json.loads(out)
+
+
+def failing(run: dict[str, Any]) -> set[str]:
+    return {gate["gate"] for gate in run["result"]["verdict"]["gates"] if gate["outcome"] == "fail"}
+
+
+def told(tree: RunningTree, *command: str) -> Any:
+    return json.loads(stoker(tree.home, "soak", *command, "--json").stdout)
+
+
+def test_a_run_with_chaos_passes_and_is_told_of_everywhere(serve_tree: ServeTree) -> None:
+    tree = serve_tree(config())
+    code, run = finished(soak(tree, "--duration", "16s", "--chaos", "kill:1x"))
+    summary = run["result"]["summary"]
+    assert failing(run) == set()
+    assert (summary["failures"], summary["shifted"], summary["altered"]) == ({}, 0, 0)
+    assert summary["deaths"] == 1 and [act["kind"] for act in summary["acts"]] == ["kill"]
+    assert summary["compared"] > 10
+    assert code == (0 if run["result"]["verdict"]["outcome"] == "pass" else 1)
+    assert [each["id"] for each in told(tree, "list")] == [run["id"]]
+    assert told(tree, "show", run["id"][:10])["result"] == run["result"]
+    page, text = map(Path, told(tree, "report", "last"))
+    assert page.is_file() and text.read_text(encoding="utf-8").startswith(f"# Soak run {run['id']}")
+    assert {"what", run["id"]} == set(told(tree, "compare", "last", "last")[0])
+
+
+@pytest.mark.parametrize(
+    ("faults", "growth", "reasons"),
+    [
+        ('faults = [{ kind = "leak", amount = 100000 }]', 50e6, {"memory"}),
+        ('faults = [{ kind = "slow", amount = 4.0, after_tokens = 6000 }]', 1e9, {"ttft_drift", "tpot_drift"}),
+    ],
+    ids=["leaking", "slowed"],
+)
+def test_a_sick_engine_fails_for_exactly_its_sickness(
+    serve_tree: ServeTree, faults: str, growth: float, reasons: set[str]
+) -> None:
+    code, run = finished(soak(serve_tree(config(faults, growth)), "--duration", "20s"))
+    assert code == 1
+    assert failing(run) and failing(run) <= reasons, run["result"]["verdict"]
+
+
+async def test_a_run_goes_on_after_everything_was_killed_and_accounts_for_every_second(
+    serve_tree: ServeTree, tmp_path: Path
+) -> None:
+    tree = serve_tree(config())
+    runner = soak(tree, "--duration", "14s")
+    await eventually(lambda: bool(told(tree, "list")) and len(intervals_of(tree)) >= 4)
+    pids = tree.pids()
+    for pid in (runner.pid, *pids):
+        os.kill(pid, signal.SIGKILL)
+    runner.communicate()
+    tree.process.wait()
+    assert tree.process.stdout is not None
+    tree.process.stdout.close()
+    await until_gone(*pids)
+    before = told(tree, "list")[0]
+    assert before["state"] == "running"
+    again = serve_tree(config(), home=tree.home)
+    # Nobody asks for it: the watchdog knows that it is not over.
+    await eventually(lambda: told(again, "list")[0]["state"] == "ended")
+    (run,) = told(again, "list")
+    assert run["id"] == before["id"]
+    summary = run["result"]["summary"]
+    assert summary["seconds"]["away"] > 0.5
+    assert sum(summary["seconds"].values()) == pytest.approx(summary["until"] - summary["began_at"], abs=1e-3)
+    assert sum(summary["seconds"].values()) - summary["seconds"]["away"] == pytest.approx(14.0, abs=0.5)
+    assert failing(run) == set()
+    await eventually(lambda: not soaking(again.home))
+
+
+def intervals_of(tree: RunningTree) -> range:
+    """So many as are written down."""
+    result = told(tree, "show", "last")["result"]
+    return range(0 if result is None else result["summary"]["intervals"])
+
+
+def soaking(home: Path) -> bool:
+    """Whether a process of a run is there."""
+    found = psutil.process_iter(["cmdline", "environ"])
+    return any(
+        "soak" in (each.info["cmdline"] or ()) and (each.info["environ"] or {}).get("STOKER_HOME") == str(home)
+        for each in found
+    )
