@@ -63,9 +63,7 @@ def _load(summary: Summary, bounds: Gates, workload: str) -> GateResult:
     if away_share > MOST_AWAY_SHARE:
         return _unsure("load", f"{sentence}; the run was away for {away_share:.0%} of its time", away_share)
     if summary.lag_s > MOST_LAG_S:
-        return _unsure(
-            "load", f"{sentence}; the load client was itself up to {summary.lag_s:.2f} s late", summary.lag_s
-        )
+        return _unsure("load", f"{sentence}; the load client was itself {summary.lag_s:.2f} s late", summary.lag_s)
     return GateResult("load", GateOutcome.PASS, sentence, summary.requests, LEAST_REQUESTS)
 
 

@@ -5,15 +5,17 @@ Times are seconds since 1970, from the wall clock: a run outlives its process, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from ..watchdog.detectors.fragmentation import pool_ratio
 from ..watchdog.detectors.leak import rests
+from ..watchdog.journal.uptime import OFF
 from ..watchdog.samples import EngineReading, Sample
 from .histogram import Histogram
-from .outcome import Outcome
+from .outcome import Failure, Outcome
 from .texts import Parting
 
 ENGINE_MLX = "engine, MLX beside weights and KV"
@@ -102,7 +104,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
     deaths: int = 0
     """Of the engine, whoever ordered them."""
     lag_s: float = 0.0
-    """The most by which the load client itself was late."""
+    """By how much the load client itself was late, at p99."""
     spells: tuple[Spell, ...] = ()
     """What the tree was, without a gap from `since` to `until`."""
     incidents: tuple[IncidentSeen, ...] = ()
@@ -131,9 +133,8 @@ class Tally:
         self._now = Interval(number, since, since)
         self._counts = dict.fromkeys(("requests", "resumed", "prompt_tokens", "cached_tokens", "completion_tokens"), 0)
         self._texts = dict.fromkeys(("compared", "altered", "shifted"), 0)
-        self._failures: dict[str, int] = {}
+        self._failed: list[tuple[float, Failure, str | None]] = []
         self._findings: dict[str, int] = {}
-        self._errors: list[str] = []
         self._means: dict[str, tuple[float, int]] = {}
         self._lows: dict[str, Low] = {}
         self._fragmentation: float | None = None
@@ -144,18 +145,16 @@ class Tally:
     def since(self) -> float:
         return self._now.since
 
-    def outcome(self, outcome: Outcome, disturbed: bool) -> None:
-        """A request ended."""
+    def outcome(self, outcome: Outcome, at: float, disturbed: bool) -> None:
+        """A request ended then."""
+        if outcome.failure is not None:
+            self._failed.append((at, outcome.failure, outcome.error))
+            return
         counts = self._counts
         counts["requests"] += 1
         counts["resumed"] += outcome.resumed
         for finding in outcome.findings:
             _count(self._findings, finding.value)
-        if outcome.failure is not None:
-            _count(self._failures, outcome.failure.value)
-            if len(self._errors) < MOST_ERRORS:
-                self._errors.append(f"{outcome.failure.value}: {outcome.error or 'nothing was said'}")
-            return
         if outcome.prompt_tokens is not None and outcome.cached_tokens is not None:
             counts["prompt_tokens"] += outcome.prompt_tokens
             counts["cached_tokens"] += outcome.cached_tokens
@@ -208,14 +207,21 @@ class Tally:
         self, until: float, spells: Iterable[Spell], incidents: Iterable[IncidentSeen], acts: Iterable[Act]
     ) -> Interval:
         """The interval, now that it is over."""
+        spells = tuple(spells)
+        # Somebody stopped the tree: that it answered nobody then is no failure of its.
+        off = [spell for spell in spells if spell.state == OFF]
+        failed = [each for each in self._failed if not any(spell.since <= each[0] <= spell.until for spell in off)]
+        self._counts["requests"] += len(failed)
         means = {kind: total / count for kind, (total, count) in self._means.items()}
         return msgspec.structs.replace(
             self._now,
             until=until,
             **self._counts,
             **self._texts,
-            failures=self._failures,
-            errors=tuple(self._errors),
+            failures=dict(Counter(failure.value for _, failure, _ in failed)),
+            errors=tuple(
+                f"{failure.value}: {error or 'nothing was said'}" for _, failure, error in failed[:MOST_ERRORS]
+            ),
             findings=self._findings,
             concurrency=means.pop("running", None),
             memory=means,
@@ -223,7 +229,7 @@ class Tally:
             fragmentation=self._fragmentation,
             deaths=self.deaths,
             lag_s=self.lag_s,
-            spells=tuple(spells),
+            spells=spells,
             incidents=tuple(incidents),
             acts=tuple(acts),
         )

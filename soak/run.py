@@ -198,7 +198,7 @@ class Soak:
 
     def _take(self, began: float, outcome: Outcome) -> None:
         since, until = began + outcome.intended, began + outcome.ended
-        self._tally.outcome(outcome, disturbed=self._chaos.touches(since, until))
+        self._tally.outcome(outcome, until, disturbed=self._chaos.touches(since, until))
         comparable, parting = self._references.compare(outcome)
         if comparable:
             self._tally.compared(parting)

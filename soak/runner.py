@@ -30,6 +30,7 @@ from .target import Target
 from .tree import RunningTree
 
 QUIET_POLL_S = 5.0
+READY_POLL_S = 0.2
 NICENESS = 10
 BATCH = {"x-stoker-priority": "batch"}
 
@@ -118,6 +119,7 @@ class Runner:
         )
 
     async def _live(self, run: Run, history: list[Interval]) -> tuple[Run, list[Interval]]:
+        await self._ready()
         target = Target(self._client.serving.api, run.plan.model, seeds=True, key=self._key, headers=BATCH)
         collector = collector_for(self._settings.telemetry) if _wants_collector(run.plan) else None
         acts = ActsHere(self._tree, self._paths, collector)
@@ -136,6 +138,11 @@ class Runner:
             result = judged(run, intervals) if intervals else None
             ended_at = intervals[-1].until if intervals else run.began_at
             await self._keeping.save(msgspec.structs.replace(run, state=STOPPED, ended_at=ended_at, result=result))
+
+    async def _ready(self) -> None:
+        """A run that goes on after everything was killed is begun before the model is loaded."""
+        while (status := await self._tree.status()) is None or not status.ready:  # noqa: ASYNC110  # another process
+            await asyncio.sleep(READY_POLL_S)
 
     async def _quiet(self) -> bool:
         """Wait until nobody is served; False when that took too long."""

@@ -48,9 +48,8 @@ class _Lines:
         if time.monotonic() - self._said_at >= SAID_EVERY_S:
             self._said_at = time.monotonic()
             verdict = progress.result.verdict
-            self._console.print(f"{_head(progress)}: {verdict.outcome.value}", highlight=False)
-            for reason in verdict.reasons:
-                self._console.print(f"  {reason}", highlight=False, markup=False)
+            for line in (f"{_head(progress)}: {verdict.outcome.value}", *(f"  {each}" for each in verdict.reasons)):
+                self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _head(progress: Progress) -> str:

@@ -73,6 +73,7 @@ class Summary(msgspec.Struct, frozen=True):
     incidents: tuple[Explained, ...]
     acts: tuple[Act, ...]
     lag_s: float
+    """By how much the load client was itself late, in the usual interval."""
 
     @property
     def load_s(self) -> float:
@@ -155,7 +156,7 @@ def summarized(began_at: float, until: float, intervals: Sequence[Interval]) -> 
         unordered_deaths=max(0, deaths - sum(act.kind in {"kill", "stop"} for act in acts)),
         incidents=explained(intervals, acts),
         acts=acts,
-        lag_s=max((each.lag_s for each in intervals), default=0.0),
+        lag_s=median(each.lag_s for each in intervals) if intervals else 0.0,
     )
 
 

@@ -22,7 +22,8 @@ It must outlive everything it watches, so it holds no request and waits for no c
 Beside them: `commands` are those of `stoker` about a tree; `replay` and `evaluation` run recorded and generated samples
 through the detectors; `install` hands the tree to launchd or systemd by the files of `units` (pure), and `notify` is
 what systemd hears from then on; `connect` brings an agent of `agents` (pure) to the `endpoint`; `doctor` says what is
-wrong; `stacks` (what a stuck child was doing), `home` (files under `$STOKER_HOME`), `ports` (listening sockets),
-`log_output` (where every line of the tree goes), `log_file` (that on disk), `metrics` (names, declared once;
+wrong; `soaks` hears of soak runs (in `soak_news`) and begins those that `soak_schedule` says are due; `stacks` (what a
+stuck child was doing), `home` (files under `$STOKER_HOME`), `ports` (listening sockets), `log_output` (where every line
+of the tree goes), `log_file` (that on disk), `metrics` (names, declared once;
 `metrics_page` writes them down), `table` (the status for people), `waterfall` (a request's trace for people), `errors`.
 """

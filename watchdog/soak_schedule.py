@@ -41,6 +41,10 @@ class SoakSchedule:
             # The journal's database may fail as it likes, and with any error of its driver's: then no run is begun.
             log.exception("soak_schedule_failed", error=str(error))
 
+    def next_times(self) -> dict[str, str]:
+        """When each job comes next, by its id."""
+        return {job.id: str(job.next_run_time) for job in self._scheduler.get_jobs()}
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

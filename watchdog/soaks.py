@@ -43,7 +43,13 @@ class Soaks:
             self._records.incidents.end(SOAK)
 
     async def run(self) -> None:
-        """Ends only by cancellation."""
+        """Ends only by cancellation, or when there is nothing to do; that something fails here ends no tree."""
+        try:
+            await self._attend()
+        except Exception:
+            log.exception("soaks_unattended")
+
+    async def _attend(self) -> None:
         config = self._config
         told = SoakProcess(
             journal_url=self._url,

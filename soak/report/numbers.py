@@ -92,5 +92,5 @@ _ROWS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
     ("texts that look wrong", lambda s: _counted(s.findings)),
     ("incidents", lambda s: f"{len(s.incidents)}, unexplained {len(s.unexplained)}"),
     ("acts of chaos", lambda s: str(len(s.acts))),
-    ("load client late", lambda s: f"{s.lag_s * 1e3:.0f} ms at p99"),
+    ("load client late", lambda s: f"{s.lag_s * 1e3:.0f} ms at an interval's p99"),
 )

@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--model", type=Path, help="default: the demo model, fetched once")
-    parser.add_argument("--workload", default="mixed")
+    parser.add_argument("--workload", default="agent")
     parser.add_argument("--scale", default="0.05")
     parser.add_argument("--streams", default="4")
     parser.add_argument("--chaos", nargs="*", default=["kill:1m", "stop:1x", "leak:1x"])
