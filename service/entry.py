@@ -42,6 +42,9 @@ class Receiver(Protocol):
     def started(self, prefix: Prefix) -> None:
         """The engine has begun with it."""
 
+    def resumed(self) -> None:
+        """Another engine goes on with it; `started` follows."""
+
     def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
         """New output ids, with as many log probabilities or none; False when it holds so many that no more should
         come until they are read."""

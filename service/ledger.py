@@ -273,6 +273,7 @@ class Ledger:
     def _prefilled(self, entry: Entry, event: Prefill) -> None:
         if entry.state is State.QUEUED:
             if entry.lost_at is not None:
+                entry.receiver.resumed()
                 log.info(
                     "request_resumed",
                     request=event.id,

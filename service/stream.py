@@ -46,6 +46,9 @@ class Feed:
         self.times.began_at = self.times.began_at or self._clock()
         self._news.set()
 
+    def resumed(self) -> None:
+        self.times.resumes += 1
+
     def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
         self.times.first_token_at = self.times.first_token_at or self._clock()
         self._ids.extend(ids)

@@ -13,11 +13,15 @@ HEADER = "server-timing"
 
 @dataclass
 class Times:
-    """Seconds on one clock: when the engine began, when the first token came, and the last; None is not yet."""
+    """Seconds on one clock: when the engine began, when the first token came, and the last; None is not yet.
+
+    `resumes` counts how often another engine went on with it.
+    """
 
     began_at: float | None = None
     first_token_at: float | None = None
     ended_at: float | None = None
+    resumes: int = 0
 
     def describe(self, arrived_at: float) -> str:
         """The header's value: what is over so far, in milliseconds."""
@@ -27,4 +31,6 @@ class Times:
             if since is None or until is None:
                 break
             parts.append(f"{name};dur={(until - since) * 1000:.1f}")
+        if self.resumes:
+            parts.append(f'resume;desc="{self.resumes}"')
         return ", ".join(parts)

@@ -45,3 +45,7 @@ class AlreadyRunning(SoakError):
 
 class NothingToReport(SoakError):
     """A run has no intervals to draw."""
+
+
+class TraceUnusable(SoakError):
+    """A file of recorded traffic cannot be played."""

@@ -15,6 +15,8 @@ from .target import Target
 from .wire import WIRES, Events, Malformed, Reading, Wire
 from .workloads.conversation import Conversation, Message
 
+_RESUMED = b"resume;desc="
+"""In the comment with which a stream of Stoker says where its time went."""
 REFUSALS = frozenset({429, 503, 529})
 _WORDS_OF_AN_ERROR = 300
 
@@ -123,6 +125,8 @@ class Exchange:
             for name, value in events.feed(data):
                 if name == b"data":
                     news |= self._taken(reading, value)
+                elif not name and _RESUMED in value:
+                    reading.resumed = True
             # What arrives together is one arrival: a client cannot show it earlier.
             if news:
                 arrivals.at.append(now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Api = Literal["openai", "anthropic"]
 
@@ -18,6 +18,8 @@ class Target:
     api: Api = "openai"
     seeds: bool = False
     """Whether draws are asked for with a seed. Some servers take such requests out of their batch."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """More fields of every request, for what only this server knows."""
     key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     """What else every request shows."""

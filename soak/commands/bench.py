@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ...watchdog.commands.options import AsJson, Key
-from .reporting import Files, check_files, deliver, progress
+from .reporting import Files, check_files, deliver, progress, run
 
 if TYPE_CHECKING:
     from ..bench.benching import Plan
@@ -45,8 +45,6 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure an endpoint from outside: the standard metrics by number of streams, until it is full."""
-    import uvloop
-
     from ..bench.benching import Plan
     from ..bench.benching import bench as measure
     from ..bench.sitting import Watched, served_model
@@ -63,18 +61,17 @@ def bench(
     watched = Watched(pid=lambda: pid, metrics_urls=tuple(metrics or [f"{url}/metrics"]))
     with progress(len(plan.steps) * repeats, seconds) as begins:
 
-        async def run() -> Report:
+        async def measured() -> Report:
             asked = Target(url, model or await served_model(url, key), api, key=key)
             return await measure(
                 asked, plan, watched, lambda count, repeat: begins(f"{count} streams, {repeat + 1} of {repeats}")
             )
 
-        made = uvloop.run(run())
+        made = run(measured())
     deliver(made, report, as_json)
 
 
 def _precisions(model: str, listed: str, plan: Plan) -> Report:
-    import uvloop
     from rich.console import Console
 
     from ...config import Paths
@@ -87,4 +84,4 @@ def _precisions(model: str, listed: str, plan: Plan) -> Report:
     converting = progress_on(Console(stderr=True))
     source = models.ensure(model, Paths.from_environment().models, converting)
     with progress(len(wanted) * plan.repeats + 1, plan.seconds * len(plan.steps)) as begins:
-        return uvloop.run(try_precisions(source, wanted, plan, converting, begins))
+        return run(try_precisions(source, wanted, plan, converting, begins))

@@ -9,7 +9,7 @@ import typer
 
 from ...config import Paths
 from ...watchdog.commands.options import AsJson
-from .reporting import Files, check_files, deliver, progress
+from .reporting import Files, check_files, deliver, progress, run
 
 
 def compare(
@@ -19,7 +19,6 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Start, measure and stop several servers, one after the other, on the same work; one report side by side."""
-    import uvloop
     from rich.console import Console
 
     from ...engine import models
@@ -30,5 +29,5 @@ def compare(
     wanted = stacks.read(file)
     model = models.ensure(wanted.model, Paths.from_environment().models, progress_on(Console(stderr=True)))
     with progress(comparing.sittings(wanted), wanted.seconds) as begins:
-        made = uvloop.run(comparing.compare(wanted, str(model), begins))
+        made = run(comparing.compare(wanted, str(model), begins))
     deliver(made, report, as_json)

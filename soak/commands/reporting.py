@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
+import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -15,6 +17,8 @@ from ...watchdog.commands.options import print_json
 
 if TYPE_CHECKING:
     from ..bench.report import Report
+
+T = TypeVar("T")
 
 Files = Annotated[
     list[Path] | None,
@@ -65,6 +69,22 @@ def _html(report: Report) -> str:
 
 
 _WRITERS: dict[str, Callable[[Report], str]] = {".html": _html, ".md": _markdown, ".json": _json}
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """To its end. SIGTERM ends it as Ctrl-C does: what it has started must not be left running."""
+    import uvloop
+
+    async def until_told() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return uvloop.run(until_told())
+    except asyncio.CancelledError:
+        raise typer.Exit(128 + signal.SIGTERM) from None
 
 
 @contextlib.contextmanager

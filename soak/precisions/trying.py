@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import tempfile
 from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ async def try_precisions(
     with tempfile.TemporaryDirectory(prefix="stoker-precisions-") as made:
         variants = [_Variant(name, Path(made) / f"{source.name}-{name}") for name in wanted]
         for variant in variants:
-            conversion.convert(source, variant.folder, wanted[variant.name], progress)
+            await asyncio.to_thread(conversion.convert, source, variant.folder, wanted[variant.name], progress)
         on_sitting("quality")
         quality = await qualities(source, [variant.folder for variant in variants])
         order = random.Random(plan.seed)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ..errors import UnknownWorkload
+from . import trace
 from .arrivals import Arrivals, Bursts, Closed
-from .conversation import Conversation
+from .conversation import Conversation, Workload
 from .shapes import Shape, Span
 
 CHAT = Shape("chat", asked=Span(20, 400), answered=Span(40, 300), turns=Span(1, 6), pause_s=5.0)
@@ -65,13 +67,19 @@ NAMES = tuple(_CATALOG)
 
 def workload(
     name: str, seed: int = 1, arrivals: Arrivals | None = None, scale: float = 1.0, pauses: float = 1.0
-) -> Seeded:
-    """The one of that name, with its own arrivals unless others are given. Raises `UnknownWorkload`.
+) -> Workload:
+    """The one of that name, with its own arrivals unless others are given; `….jsonl` is a recorded trace.
+
+    Raises `UnknownWorkload` and `TraceUnusable`.
 
     `scale` multiplies the lengths of its texts and `pauses` the time that users and tools take: 1 is what they do, less
     is for slow machines and tests.
     """
+    if name.endswith(".jsonl"):
+        return trace.read(Path(name), arrivals if isinstance(arrivals, Closed) else None, seed, scale, pauses)
     if name not in _CATALOG:
-        raise UnknownWorkload(f"there is no workload {name!r}; there are {', '.join(NAMES)}")
+        raise UnknownWorkload(
+            f"there is no workload {name!r}; there are {', '.join(NAMES)}, and traces in files that end with .jsonl"
+        )
     mix, own = _CATALOG[name]
     return Seeded(name, mix, arrivals or own, seed, scale, pauses)

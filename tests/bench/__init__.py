@@ -1,1 +1,1 @@
-"""Benchmarks: programs that compare side by side in one run. Not part of the test run; see `make bench`."""
+"""Benchmarks: programs that compare side by side in one run. Not part of the test run; see docs/benchmarks.md."""

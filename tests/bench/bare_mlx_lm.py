@@ -1,9 +1,8 @@
 """The bare loop to compare with: mlx-lm's own `BatchGenerator`, nothing around it.
 
 A process of its own, so that it starts with OpenBLAS preloaded as Stoker's engine does. It reads lines of JSON from
-standard input, {questions, max_tokens} or {prompts, max_tokens} (token ids; no end of text), and answers each with
-{tokens, seconds}: how many tokens all streams made and how long that took, from the moment the prompts were known as
-token ids.
+standard input, {prompts, max_tokens} (token ids; no end of text), and answers each with {tokens, seconds}: how many
+tokens all streams made and how long that took.
 """
 
 from __future__ import annotations
@@ -18,23 +17,14 @@ from mlx_lm.generate import BatchGenerator
 
 
 def main() -> None:
-    model, tokenizer = load(sys.argv[1])
-    stop = [[token] for token in tokenizer.eos_token_ids]
+    model = load(sys.argv[1])[0]
     for line in sys.stdin:
         request = json.loads(line)
-        if "prompts" in request:
-            result = run(model, [], request["prompts"], request["max_tokens"])
-        else:
-            prompts = [
-                tokenizer.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True)
-                for question in request["questions"]
-            ]
-            result = run(model, stop, prompts, request["max_tokens"])
-        print(json.dumps(result), flush=True)
+        print(json.dumps(run(model, request["prompts"], request["max_tokens"])), flush=True)
 
 
-def run(model: Any, stop: list[list[int]], prompts: list[list[int]], max_tokens: int) -> dict[str, float]:
-    generator = BatchGenerator(model, stop_tokens=stop)
+def run(model: Any, prompts: list[list[int]], max_tokens: int) -> dict[str, float]:
+    generator = BatchGenerator(model, stop_tokens=[])
     started = time.perf_counter()
     generator.insert(prompts, max_tokens=[max_tokens] * len(prompts))
     tokens = 0

@@ -1,4 +1,4 @@
-"""What the engine does, section by section: against `mlx_lm.server` over HTTP, and by itself over its socket.
+"""What the engine does over its socket, section by section; `stoker compare` measures whole servers over HTTP.
 
 What is about scheduling runs without drafts, whose tokens come in bursts.
 
@@ -17,14 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stoker.config import Engine
-from tests.bench import against_server, drafts
+from tests.bench import drafts
+from tests.bench.bare_loop import BareLoop
 from tests.bench.one_engine import Bench, Figures, prompt_of, with_engine
-from tests.bench.whole_stack import BareLoop
 
 
 def against_a_bare_loop(model: Path) -> Figures:
@@ -37,7 +36,7 @@ def against_a_bare_loop(model: Path) -> Figures:
             ratios = []
             for turn in range(3):
                 prompts = [prompt_of(1000 * turn + 10 * streams + i, 20 + 120 * i // streams) for i in range(streams)]
-                _, plain = await asyncio.to_thread(bare.tokens_per_second_of, prompts, 48)
+                plain = await asyncio.to_thread(bare.tokens_per_second, prompts, 48)
                 ours = await bench.tokens_per_second(prompts, 48)
                 ratios.append(ours / plain)
             figures[f"tokens/s at {streams} against a bare loop"] = statistics.median(ratios)
@@ -125,9 +124,6 @@ def _in_an_engine(model: Path, engine: Engine, use: Callable[[Bench], Awaitable[
 
 
 SCENARIOS: dict[str, Callable[[Path], Figures]] = {
-    **{f"streams-{count}": partial(against_server.streams, count=count) for count in (1, 4, 8, 16)},
-    "seeds": against_server.seeded,
-    "agents": against_server.agents,
     "repeated-code": drafts.repeated_code,
     "prose": drafts.prose,
     "batches": against_a_bare_loop,

@@ -23,7 +23,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from stoker.config import Simulated, Telemetry
 from stoker.service.metrics import Metrics
-from tests.bench.chat import ChatClient
+from stoker.soak.target import Target
+from tests.bench.chat import tokens_per_second
 from tests.service.collector import http_collector
 from tests.service.rig import Rig, ask, events, text_of
 
@@ -136,8 +137,8 @@ async def rate_of(rig: Rig, with_engine: Rig, turn: str) -> tuple[float, float]:
     # They differ from the first word on, so that no prefix cache helps the second side.
     questions = [f"{turn}.{stream} is the number of this task: write a long story." for stream in range(STREAMS)]
     used = -sum(sum(process.cpu_times()[:2]) for process in processes)
-    async with ChatClient(rig.url, "default", logit_bias=ENDLESS) as client:
-        rate = await client.tokens_per_second(questions, REAL_TOKENS)
+    target = Target(rig.url, "default", options={"logit_bias": ENDLESS})
+    rate = await tokens_per_second(target, questions, REAL_TOKENS)
     used += sum(sum(process.cpu_times()[:2]) for process in processes)
     return rate, used / (STREAMS * REAL_TOKENS)
 

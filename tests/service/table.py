@@ -53,6 +53,8 @@ class Client:
     def started(self, prefix: Prefix) -> None:
         self.cached = prefix.cached
 
+    def resumed(self) -> None: ...
+
     def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
         assert not self.ends, "tokens after the end"
         self.ids.extend(ids)

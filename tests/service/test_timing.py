@@ -15,6 +15,7 @@ ALL = re.compile(r"queue;dur=[0-9.]+, prefill;dur=[0-9.]+, decode;dur=[0-9.]+")
 def test_only_what_is_over_is_told() -> None:
     assert Times().describe(1.0) == ""
     assert Times(1.5).describe(1.0) == "queue;dur=500.0"
+    assert Times(1.5, resumes=2).describe(1.0) == 'queue;dur=500.0, resume;desc="2"'
     assert Times(1.5, 2.0, 4.0).describe(1.0) == "queue;dur=500.0, prefill;dur=500.0, decode;dur=2000.0"
 
 

@@ -40,6 +40,8 @@ class Visitor:
         assert self.end is None, f"{self.order.id} starts after its end"
         self.last_news = self.clock()
 
+    def resumed(self) -> None: ...
+
     def tokens(self, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bool:
         assert self.end is None, f"{self.order.id} goes on after its end"
         for position, got in enumerate(ids, self.ids):

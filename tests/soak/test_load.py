@@ -182,6 +182,12 @@ async def test_a_text_that_lost_tokens_is_found_by_its_count() -> None:
     assert (await only(short)).findings == (Finding.WRONG_COUNT,)
 
 
+async def test_a_stream_that_says_it_was_resumed_is_told_so() -> None:
+    timing = b': server-timing queue;dur=1.0, prefill;dur=2.0, decode;dur=3.0, resume;desc="1"\n\n'
+    assert (await only(answering(chunk("Hello"), timing, chunk(finish="stop")))).resumed
+    assert not (await only(HELLO)).resumed
+
+
 async def test_anthropics_api_is_asked_and_read_in_its_own_words() -> None:
     bodies: list[Any] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -13,7 +14,8 @@ from stoker.soak.bench.report import Report
 from stoker.soak.compare.comparing import compare
 from stoker.soak.compare.stacks import Stack, Stacks
 from stoker.soak.errors import StacksUnusable
-from tests.e2e.running import eventually
+from tests.e2e.running import STOKER, eventually, until_gone
+from tests.tiny_models import make_tiny_llama
 
 TINY = (sys.executable, "-m", "tests.soak.tiny_server", "{port}")
 
@@ -46,6 +48,21 @@ async def test_servers_are_measured_side_by_side_and_nothing_is_left_running() -
         assert (value(report, key, 0) or 0) > 0, key
     assert (value(report, "errors"), value(report, "crashes"), value(report, "uptime")) == (0.0, 0.0, 1.0)
     await eventually(lambda: {child.pid for child in psutil.Process().children(recursive=True)} <= before)
+
+
+async def test_a_comparison_that_is_terminated_leaves_no_server_behind(tmp_path: Path) -> None:
+    file = tmp_path / "stacks.toml"
+    command = ", ".join(f'"{word}"' for word in TINY)
+    model = make_tiny_llama(tmp_path / "model")
+    file.write_text(f'model = "{model}"\nseconds = 600\n[[stack]]\nname = "tiny"\ncommand = [{command}]\n')
+    comparison = await asyncio.create_subprocess_exec(STOKER, "compare", file, stderr=asyncio.subprocess.DEVNULL)
+    running = psutil.Process(comparison.pid)
+    await eventually(lambda: bool(running.children(recursive=True)))
+    servers = [child.pid for child in running.children(recursive=True)]
+    comparison.terminate()
+    async with asyncio.timeout(50):
+        assert await comparison.wait() == 143
+    await until_gone(*servers)
 
 
 async def test_a_server_that_does_not_start_is_reported_with_its_last_words() -> None:
