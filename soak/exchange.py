@@ -37,7 +37,7 @@ class _Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Request:
     """The request that is due: this conversation's turn, with all that was said before."""
 
     conversation: Conversation
@@ -62,20 +62,20 @@ class Exchange:
         self._clock = clock
         self._deadline_s = deadline_s
 
-    async def ask(self, wish: Wish) -> tuple[Outcome, str]:
+    async def ask(self, request: Request) -> tuple[Outcome, str]:
         """Never raises, but when cancelled. With the outcome comes the text that goes on in the conversation."""
         arrivals = _Arrivals()
         sent = self._clock()
-        failure, error = await self._attempt(wish, arrivals)
+        failure, error = await self._attempt(request, arrivals)
         reading = arrivals.reading
         text = "".join(reading.texts)
         whole = "".join(reading.reasoning) + text
         count = reading.completion_tokens
         outcome = Outcome(
-            workload=wish.conversation.workload,
-            conversation=wish.conversation.number,
-            turn=wish.turn,
-            intended=wish.intended,
+            workload=request.conversation.workload,
+            conversation=request.conversation.number,
+            turn=request.turn,
+            intended=request.intended,
             sent=sent,
             first_token=arrivals.at[0] if arrivals.at else None,
             ended=self._clock(),
@@ -86,15 +86,15 @@ class Exchange:
             failure=failure,
             error=error,
             resumed=reading.resumed,
-            findings=() if failure else findings(whole, count, wish.max_tokens, reading.finish_reason),
+            findings=() if failure else findings(whole, count, request.max_tokens, reading.finish_reason),
             finish_reason=reading.finish_reason,
             text=whole,
         )
         return outcome, text
 
-    async def _attempt(self, wish: Wish, arrivals: _Arrivals) -> tuple[Failure | None, str | None]:
+    async def _attempt(self, request: Request, arrivals: _Arrivals) -> tuple[Failure | None, str | None]:
         try:
-            async with asyncio.timeout(self._deadline_s), self._post(wish) as response:
+            async with asyncio.timeout(self._deadline_s), self._post(request) as response:
                 try:
                     await self._read(response, arrivals)
                 except aiohttp.ClientError as error:
@@ -107,8 +107,8 @@ class Exchange:
             return Failure.UNREACHABLE, f"{type(error).__name__}: {error}"
         return None, None
 
-    def _post(self, wish: Wish) -> aiohttp.client._RequestContextManager:
-        body = self._wire.body(self._target, wish.conversation, wish.messages, wish.max_tokens)
+    def _post(self, request: Request) -> aiohttp.client._RequestContextManager:
+        body = self._wire.body(self._target, request.conversation, request.messages, request.max_tokens)
         return self._http.post(
             self._target.url + self._wire.path,
             json=body,

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 
-from .exchange import Exchange, Wish, session
+from .exchange import Exchange, Request, session
 from .lag import Lag, Probe
 from .outcome import Outcome
 from .target import Target
@@ -100,7 +100,7 @@ class _Driver:
                     return True
                 await self._sleep_until(intended)
             messages.extend(turn.adds)
-            outcome, text = await self._exchange.ask(Wish(conversation, number, messages, intended))
+            outcome, text = await self._exchange.ask(Request(conversation, number, messages, intended))
             self._on_outcome(outcome)
             if not outcome.ok:
                 return False

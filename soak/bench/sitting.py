@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from ..errors import TargetUnusable
-from ..exchange import Exchange, Wish, session
+from ..exchange import Exchange, Request, session
 from ..load import DEADLINE_S, drive
 from ..outcome import Outcome
 from ..target import Target
@@ -90,7 +90,7 @@ class _Beside:
 
     async def _ask_canary(self) -> None:
         turn = _CANARY.turns[0]
-        outcome, _ = await self._canary.ask(Wish(_CANARY, 0, list(turn.adds), time.monotonic()))
+        outcome, _ = await self._canary.ask(Request(_CANARY, 0, list(turn.adds), time.monotonic()))
         self.canaries.append(outcome.ok)
 
     async def _scraped_memory(self) -> int | None:
@@ -131,8 +131,8 @@ async def warm_up(target: Target, streams: int) -> None:
             Conversation("warm-up", number, (Turn((Message("user", f"Count from {number} to a hundred."),), 16),))
             for number in range(streams)
         )
-        wishes = [Wish(each, 0, list(each.turns[0].adds), time.monotonic()) for each in asked]
-        answers = await asyncio.gather(*(exchange.ask(wish) for wish in wishes))
+        requests = [Request(each, 0, list(each.turns[0].adds), time.monotonic()) for each in asked]
+        answers = await asyncio.gather(*(exchange.ask(request) for request in requests))
     for outcome, _ in answers:
         if not outcome.ok:
             path = target.url + WIRES[target.api].path
