@@ -108,10 +108,10 @@ class Exchange:
         return None, None
 
     def _post(self, request: Request) -> aiohttp.client._RequestContextManager:
-        body = self._wire.body(self._target, request.conversation, request.messages, request.max_tokens)
+        asked = self._wire.body(self._target, request.conversation, request.messages, request.max_tokens)
         return self._http.post(
             self._target.url + self._wire.path,
-            json=body,
+            json={**asked, **self._target.options},
             headers={**self._target.headers, **self._wire.headers(self._target)},
         )
 
