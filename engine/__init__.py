@@ -27,7 +27,8 @@ It may die at any moment, so it keeps nothing that the service does not also hav
 
 Beside them, for the processes that start an engine: `models` (fetch, check, list, convert and remove models; `pull`
 and `demo_model` do the fetching, `conversion` and `quantize` the converting, `model_files` reads headers, `progress`
-tells a person, `architectures` knows what mlx-lm runs, `quality` is a process that says what a precision costs) and `blas` (OpenBLAS on Linux).
+tells a person, `architectures` knows what mlx-lm runs), `quality` (a process that says what a
+precision costs on `quality_text`) and `blas` (OpenBLAS on Linux).
 
 Importing this package, `protocol`, `wire`, `client`, `scheduler`, `kv_cost`, `host_memory`, `models`, `model_files`,
 `pull`, `conversion`, `progress`, `speculative`, `drafting`, `draft_controller`, `draft_costs`, `grammar`, `pace`,
