@@ -18,5 +18,5 @@ and for a soak run
 8. `summary`      a run in numbers, with `drift` and `growth`; `gates` make a verdict of it (all pure);
 9. `run`          the run as a story, over `asking` (load), `acts` (chaos, kept in `chaos_log`, with a `collector` to
                   take down), `keeping` (the database); `runner` is its process;
-10. `report`       what it came to as a page; `show` the same at a terminal; `commands` are those of `stoker`.
+10. `report`      what it came to as a page; `show` the same at a terminal; `commands` are those of `stoker`.
 """

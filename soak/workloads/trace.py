@@ -56,8 +56,8 @@ class Trace:
     def conversations(self) -> Iterator[Conversation]:
         """A conversation a line: what belongs together shows in the ids alone."""
         rounds = itertools.count() if self.closed is not None else range(1)
-        numbers = itertools.count()
-        for number, (round_, request) in zip(numbers, itertools.product(rounds, self.requests), strict=False):
+        played = ((round_, request) for round_ in rounds for request in self.requests)
+        for number, (round_, request) in enumerate(played):
             at = None if self.closed is not None else request.timestamp / 1000 * self.pauses
             said = self._prompt(request, round_, number)
             turn = Turn((Message("user", said),), max(1, round(request.output_length * self.scale)))

@@ -39,17 +39,18 @@ def test_a_precision_nobody_knows_is_named_with_those_there_are() -> None:
         precisions("f32,3")
 
 
-async def test_what_is_not_quantized_costs_nothing_and_less_bits_cost_more(tmp_path: Path) -> None:
+@pytest.mark.timeout(180)
+async def test_what_is_not_quantized_costs_nothing_and_four_bits_cost_something(tmp_path: Path) -> None:
     model = make_tiny_llama(tmp_path / "model")
     plan = Plan(scale=0.02, seconds=0.3, repeats=1, steps=(1,))
     quiet = LineProgress(Console(file=StringIO()))
-    report = await try_precisions(model, precisions("f32,8,4"), plan, quiet, lambda _: None)
+    report = await try_precisions(model, precisions("f32,4"), plan, quiet, lambda _: None)
     quality, speed = report.tables
-    assert quality.columns == speed.columns == ("f32", "8", "4")
+    assert quality.columns == speed.columns == ("f32", "4")
     rows = {row.key: [cell.median for cell in row.cells if cell is not None] for row in quality.rows}
     assert rows["divergence"][0] == pytest.approx(0, abs=1e-6)
-    assert rows["divergence"][0] < rows["divergence"][1] < rows["divergence"][2]
-    assert rows["agreement"][0] == 1.0
+    assert rows["divergence"][1] > 0.001
+    assert rows["agreement"][0] == 1.0 > rows["agreement"][1]
     assert rows["size"] == sorted(rows["size"], reverse=True)
     shown = {row.key: row.cells for row in speed.rows}
     assert all(cell is not None and cell.median > 0 for cell in (*shown["throughput"], *shown["memory"]))
