@@ -53,7 +53,7 @@ async def test_what_is_not_quantized_costs_nothing_and_four_bits_cost_something(
     assert rows["agreement"][0] == 1.0 > rows["agreement"][1]
     assert rows["size"] == sorted(rows["size"], reverse=True)
     shown = {row.key: row.cells for row in speed.rows}
-    assert all(cell is not None and cell.median > 0 for cell in (*shown["throughput"], *shown["memory"]))
+    assert all(cell is not None and cell.median > 0 for cell in (*shown["ttft_p50"], *shown["memory"]))
     assert report.notes[0].startswith("Take ")
 
 
