@@ -54,7 +54,7 @@ async def test_what_an_answer_used_is_counted_once_however_many_engines_it_took(
 
     async def interrupted() -> dict[str, object]:
         async with rig.post(asked) as response:
-            assert response.headers["server-timing"].endswith('resume;desc="2"')
+            assert "resume;desc=" in response.headers["server-timing"]
             usage = (await response.json())["usage"]
             assert isinstance(usage, dict)
             return usage
