@@ -9,7 +9,8 @@ _CRITICAL, _WARNING, _INFO = Severity.CRITICAL, Severity.WARNING, Severity.INFO
 
 
 def _fires(detector: str) -> str:
-    return f'max(stoker_detector_firing{{detector="{detector}"}}) == 1'
+    """Within the last minutes: what is done against it makes a finding come and go, and that is one trouble."""
+    return f'max(max_over_time(stoker_detector_firing{{detector="{detector}"}}[5m])) == 1'
 
 
 REACH = (
@@ -81,7 +82,7 @@ MEMORY = (
     Alert(
         "StokerLeak",
         _WARNING,
-        f"min(stoker_memory_exhaustion_seconds) < 86400 and on () {_fires('leak')}",
+        f"min(min_over_time(stoker_memory_exhaustion_seconds[5m])) < 86400 and on () {_fires('leak')}",
         "In less than a day the engine will run out of memory.",
         "Stoker reclaims and, in a quiet minute, restarts the engine. `stoker incidents` has the rate.",
         "stoker-memory",

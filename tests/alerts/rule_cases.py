@@ -90,7 +90,7 @@ def detector(alert: str, name: str, **more: Any) -> Case:
     """Fires with a detector that does, after a while."""
     sick = f'stoker_detector_firing{{detector="{name}"}}'
     other = 'stoker_detector_firing{detector="nothing"}'
-    return Case(alert, {sick: flat((0, 20), (1, 60), (0, 20))}, 75, 10, 85, {other: flat((1, 100))}, **more)
+    return Case(alert, {sick: flat((0, 20), (1, 60), (0, 40))}, 75, 10, 110, {other: flat((1, 100))}, **more)
 
 
 UP = 'stoker_engine_up{model="m"}'
@@ -142,12 +142,12 @@ SYMPTOMS = (
     Case(
         "StokerLeak",
         {
-            LEAKS: flat((0, 20), (1, 40), (0, 20)),
-            "stoker_memory_exhaustion_seconds": flat((9e9, 20), (7200, 40), (9e9, 20)),
+            LEAKS: flat((0, 20), (1, 40), (0, 40)),
+            "stoker_memory_exhaustion_seconds": flat((9e9, 20), (7200, 40), (9e9, 40)),
         },
         50,
         10,
-        70,
+        90,
         {LEAKS: flat((1, 60)), "stoker_memory_exhaustion_seconds": flat((172_800, 60))},
     ),
     detector("StokerFragmentation", "fragmentation"),
@@ -172,12 +172,12 @@ SYMPTOMS = (
     Case(
         "StokerThrottled",
         {
-            HOT: flat((0, 20), (1, 40), (0, 20)),
-            "stoker_decode_slowdown_ratio": flat((1, 20), (1.6, 40), (1, 20)),
+            HOT: flat((0, 20), (1, 40), (0, 40)),
+            "stoker_decode_slowdown_ratio": flat((1, 20), (1.6, 40), (1, 40)),
         },
         50,
         10,
-        70,
+        90,
         {HOT: flat((1, 60)), "stoker_decode_slowdown_ratio": flat((1.1, 60))},
     ),
     Case(
