@@ -31,7 +31,7 @@ port = 0
 stall_after_s = 60.0
 [watchdog.canary]
 every_s = 1.0
-deadline_s = 0.5
+deadline_s = 2.0
 [watchdog.shedding]
 hold_s = 0.3
 [watchdog.restart]
