@@ -49,8 +49,9 @@ evaluate: $(STAMP) ## judge 200 generated 72-hour runs of each kind, healthy and
 dashboards-check: $(STAMP) openblas observers ## five minutes of mixed load under a real Prometheus, then every query of every board
 	$(BIN)/python -m tests.dashboards.mixed_run --minutes 5
 
-pictures: $(STAMP) openblas observers ## docs/pictures: every board after a mixed run of the demo model, drawn by Grafana's components (needs npm)
+pictures: $(STAMP) openblas observers ## docs/pictures: the boards after a mixed run of the demo model, and the status page (needs npm)
 	$(BIN)/python -m tests.pictures.take --minutes 4
+	$(BIN)/python -m tests.pictures.status_page
 
 stack: ## Prometheus, Alertmanager, Grafana and Tempo in Docker, on Linux with Stoker itself; then http://127.0.0.1:3000
 	@test "$$(uname)" = Darwin || export COMPOSE_PROFILES=container; docker compose up --detach --build --wait

@@ -22,7 +22,7 @@ from .config import Config, ConfigError, Paths, Section, load
 from .dashboards import commands as dashboards_commands
 from .soak.commands import bench, compare, soak
 from .watchdog.commands import alerts, connect, doctor, engine, install, status, watch
-from .watchdog.commands.options import AsJson, ConfigFile, print_json
+from .watchdog.commands.options import AsJson, ConfigFile, aside, hint, print_json, set_quiet
 
 if TYPE_CHECKING:
     from .engine.models import ModelInfo
@@ -32,7 +32,6 @@ app = typer.Typer(
     name="stoker",
     help="Keeps a self-hosted LLM endpoint alive for days and says exactly why when it can't.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 config_app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
@@ -71,8 +70,12 @@ def stoker(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only the answer and errors: no progress, no hints.")
+    ] = False,
 ) -> None:
     """Keeps a self-hosted LLM endpoint alive for days and says exactly why when it can't."""
+    set_quiet(quiet)
 
 
 @app.command()
@@ -84,7 +87,6 @@ def serve(
 ) -> None:
     """Run the endpoint until SIGTERM or Ctrl-C; a second signal cuts what still runs."""
     import uvloop
-    from rich.console import Console
 
     from .engine.blas import missing_warning
     from .engine.progress import progress_on
@@ -96,8 +98,7 @@ def serve(
 
     paths = Paths.from_environment()
     settings = load(config, paths, _overrides(port, watchdog_port, model))
-    console = Console(stderr=True)
-    with premises(settings, paths, progress_on(console), lambda sentence: typer.echo(sentence, err=True)) as held:
+    with premises(settings, paths, progress_on(aside()), hint) as held:
         if settings.engine.kind == "mlx" and (warning := missing_warning()):
             typer.echo(f"stoker: {warning}", err=True)
         kept = LogFile(paths.logs, settings.watchdog.log_file_bytes, settings.watchdog.log_files)
@@ -115,7 +116,8 @@ def _overrides(port: int | None, watchdog_port: int | None, model: str | None) -
 
 def _greet(serving: Serving, model: str) -> None:
     """Nobody may be listening any more (`stoker serve | head -1`), which is no reason to end."""
-    body = json.dumps({"model": model, "messages": [{"role": "user", "content": "What is the capital of France?"}]})
+    question = [{"role": "user", "content": "What is the capital of France?"}]
+    body = json.dumps({"model": model, "temperature": 0, "messages": question})
     with contextlib.suppress(OSError):
         typer.echo(
             f"Stoker is ready: {serving.api}/v1 serves {model}; the watchdog is at {serving.watchdog}/status\n"
@@ -219,12 +221,11 @@ def _schema_rows(section: Section, table: str = "") -> Iterator[tuple[str, str, 
 @models_app.command("pull")
 def models_pull(name: Annotated[str, typer.Argument(help="`demo` or a hub name.")], as_json: AsJson = False) -> None:
     """Fetch a model, convert it if need be, and check it."""
-    from rich.console import Console
 
     from .engine import models
     from .engine.progress import progress_on
 
-    folder = models.ensure(name, Paths.from_environment().models, progress_on(Console(stderr=True)))
+    folder = models.ensure(name, Paths.from_environment().models, progress_on(aside()))
     if as_json:
         print_json(_model_row(models.check(folder)))
     else:
@@ -268,14 +269,13 @@ def models_convert(
     as_json: AsJson = False,
 ) -> None:
     """Make a model of another precision out of one; the source stays as it is."""
-    from rich.console import Console
 
     from .engine import models
     from .engine.conversion import Precision
     from .engine.progress import progress_on
 
     precision = Precision(bits=bits, group_size=group_size, dtype=dtype)
-    progress = progress_on(Console(stderr=True))
+    progress = progress_on(aside())
     made = models.convert(source, Paths.from_environment().models, precision, name, progress)
     if as_json:
         print_json(_model_row(made))

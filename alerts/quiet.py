@@ -1,7 +1,7 @@
 """When nobody is told: until a moment that a person named, and in periods that come again.
 
-The person's word is a file, so that it outlives the tree and can be given before there is one; the command is its one
-writer, and the courier reads it.
+The person's word is a file, so that it outlives the tree and can be given before there is one. It is written by command
+or from the status page, and the courier reads it.
 """
 
 from __future__ import annotations

@@ -55,3 +55,5 @@ class ServiceProcess(Section):
     engine: EngineEndpoint
     admin_token_sha256: str | None = None
     """Hash, in hexadecimal, of the token that the watchdog shows at `/internal/`; without one nobody gets in there."""
+    watchdog_url: str | None = None
+    """Where the watchdog answers, for the status page; without it the page shows what the service knows alone."""

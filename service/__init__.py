@@ -27,6 +27,6 @@ It never evaluates an MLX array. Read in this order:
 10. `telemetry`  every span's and attribute's name; `trace` is one request's, `trail` what happened to a generation,
                  `spans` makes the one of the other (pure), `operation` says what was asked; `traces` owns the last
                  ones, `keeping` says which are sent (pure), `export` sends them, as `otlp` wants it;
-11. `internal`   what the watchdog and its commands may ask for;
+11. `internal`   what the watchdog and its commands may ask for; `pages` is the status page;
 12. `app`        the parts joined, their start and their end.
 """

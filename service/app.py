@@ -18,6 +18,7 @@ from .errors import ShuttingDown, TextModelError
 from .export import Export, Sender
 from .ledger import Ledger
 from .metrics import Metrics
+from .pages.routes import StatusPage
 from .readings import LedgerReadings, LiveCollector
 from .routes import make_app
 from .text_worker import TextWorker
@@ -45,6 +46,7 @@ class Service:
         traces = Traces(settings.telemetry.sample_ratio, self._export)
         metrics.registry.register(LiveCollector(self._ledger, readings.engines, self._export))
         self._context = Context(settings, self._ledger, self._text, metrics, traces)
+        self._page = StatusPage(self._context, readings.engines, settings.watchdog_url)
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -52,7 +54,10 @@ class Service:
         self._listen_for_the_end()
         # Without cancellation of handlers nobody would notice that the client of a long answer has left.
         runner = web.AppRunner(
-            make_app(self._context), handler_cancellation=True, access_log=None, shutdown_timeout=LAST_WORDS_S
+            make_app(self._context, self._page),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=LAST_WORDS_S,
         )
         await runner.setup()
         try:
@@ -69,7 +74,7 @@ class Service:
         exit_code = 0
         try:
             async with asyncio.TaskGroup() as group:
-                parts = (self._client.run(), self._tick(), self._load(), self._context.vitals.run())
+                parts = (self._client.run(), self._tick(), self._load(), self._context.vitals.run(), self._page.run())
                 tasks = [group.create_task(part) for part in parts]
                 await self._stop.wait()
                 await self._drain()

@@ -208,6 +208,12 @@ class Overloaded(Unavailable):
     code = "overloaded"
 
 
+class WatchdogUnavailable(Unavailable):
+    """The parent of the tree does not answer."""
+
+    code = "watchdog_unavailable"
+
+
 class ShuttingDown(Unavailable):
     """The service is draining."""
 

@@ -29,7 +29,7 @@ class ShedBody(BaseModel):
 async def put_shed(request: web.Request) -> web.Response:
     """Set the shed level; it stands until another comes."""
     context = request.app[CONTEXT]
-    _require_admin(request, context)
+    require_admin(request, context)
     try:
         body = ShedBody.model_validate_json(await request.read())
     except ValidationError as error:
@@ -46,21 +46,21 @@ async def put_shed(request: web.Request) -> web.Response:
 async def get_vitals(request: web.Request) -> web.Response:
     """How the service does, for the watchdog's samples."""
     context = request.app[CONTEXT]
-    _require_admin(request, context)
+    require_admin(request, context)
     return web.json_response(context.vitals.told())
 
 
 async def get_traces(request: web.Request) -> web.Response:
     """The last traces in short, newest first."""
     context = request.app[CONTEXT]
-    _require_admin(request, context)
+    require_admin(request, context)
     return web.json_response({"traces": context.traces.snapshot()})
 
 
 async def get_trace(request: web.Request) -> web.Response:
     """One of them whole, by its id, by its request's, or the `last`."""
     context = request.app[CONTEXT]
-    _require_admin(request, context)
+    require_admin(request, context)
     name = request.match_info["id"]
     found = context.traces.find(name)
     if found is None:
@@ -75,6 +75,7 @@ def shows_admin_token(request: web.Request, context: Context) -> bool:
     return context.admin_token_sha256 is not None and hmac.compare_digest(shown, context.admin_token_sha256)
 
 
-def _require_admin(request: web.Request, context: Context) -> None:
+def require_admin(request: web.Request, context: Context) -> None:
+    """Raises `NotAdmin`."""
     if not shows_admin_token(request, context):
         raise NotAdmin("this path is for the watchdog: send `Authorization: Bearer` and the token in admin.token")

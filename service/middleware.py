@@ -22,7 +22,8 @@ from .trace import Span, Trace, remote_of, tracing
 
 GUARDED_PATHS = "/v1/"
 ANTHROPIC_PATHS = "/v1/messages"
-PROBES = frozenset({"/health/live", "/health/ready", "/internal/vitals", "/metrics"})
+PROBES = frozenset({"/", "/health/live", "/health/ready", "/internal/vitals", "/metrics"})
+STATUS_PAGE = "/page/"
 SERVER_ERRORS = 500
 CLIENT_GONE = 499
 """Nobody is left to see this status (nginx's, for a client that closed its connection); it is for log and metrics."""
@@ -129,8 +130,8 @@ def _record(request: web.Request, status: int, duration_s: float) -> None:
     endpoint = _endpoint(request)
     if TRACE in request:
         _describe(request[TRACE].root, request, endpoint, status)
-    # Probes come several times a second and would push everything else out of the log.
-    if endpoint in PROBES:
+    # They come several times a second, or only to look, and would push everything else out of the log.
+    if endpoint in PROBES or endpoint.startswith(STATUS_PAGE):
         return
     log.info(
         "request",
@@ -158,6 +159,8 @@ def _describe(root: Span, request: web.Request, endpoint: str, status: int) -> N
         telemetry.HTTP_STATUS: status,
         telemetry.REQUEST_ID: request[REQUEST_ID],
     }
+    if request.get(WATCHDOG):
+        root.attributes[telemetry.CANARY] = True
     error = request.get(BROKEN_BY) or request.get(REFUSED_BY)
     if error is not None or status == CLIENT_GONE:
         root.attributes[telemetry.ERROR_TYPE] = CANCELLED if error is None else error.code

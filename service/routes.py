@@ -18,9 +18,10 @@ from .openai.responses import STORE, forget, remembered, responses
 from .openai.responses_store import ResponseStore
 from .openapi import PATH as OPENAPI
 from .openapi import openapi
+from .pages.routes import StatusPage
 
 
-def make_app(context: Context) -> web.Application:
+def make_app(context: Context, page: StatusPage) -> web.Application:
     """The whole API."""
     app = web.Application(middlewares=[answer_for_everything], client_max_size=context.server.max_body_bytes)
     app[CONTEXT] = context
@@ -47,6 +48,7 @@ def make_app(context: Context) -> web.Application:
             web.get("/internal/vitals", get_vitals),
             web.get("/internal/traces", get_traces),
             web.get("/internal/traces/{id}", get_trace),
+            *page.routes(),
             web.get("/metrics", make_aiohttp_handler(context.metrics.registry)),
         ]
     )

@@ -55,6 +55,8 @@ INPUT_MESSAGES = "gen_ai.input.messages"
 OUTPUT_MESSAGES = "gen_ai.output.messages"
 
 REQUEST_ID = "stoker.request_id"
+CANARY = "stoker.canary"
+"""On the root of a request that the watchdog sent."""
 CHOICE = "stoker.choice"
 """Which of a request's answers, from 0, where there are several."""
 EPOCH = "stoker.epoch"

@@ -58,6 +58,10 @@ class Traces:
         """The traces in short, newest first."""
         return [_summary(trace) for trace in reversed(self._ring)]
 
+    def recent(self, count: int) -> list[Trace]:
+        """The last ones themselves, newest first."""
+        return [self._ring[-number] for number in range(1, min(count, len(self._ring)) + 1)]
+
     def find(self, name: str) -> dict[str, Any] | None:
         """One trace by its id, its request's id, or `LAST`; None when it is not, or no longer, here."""
         if name == LAST:

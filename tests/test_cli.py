@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -12,7 +14,8 @@ import pytest
 
 from stoker import __version__
 from stoker.config import Config
-from tests.e2e.running import stoker
+from stoker.watchdog.commands import options
+from tests.e2e.running import STOKER, stoker
 from tests.tiny_models import make_tiny_llama
 
 
@@ -38,6 +41,34 @@ def test_the_watchdog_never_loads_mlx() -> None:
     code = "import sys, stoker.watchdog.tree; print([name for name in sys.modules if name.startswith('mlx')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_shells_complete_commands_and_options(tmp_path: Path) -> None:
+    def completed(line: str) -> list[str]:
+        asking = {"_STOKER_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+        environment = {**os.environ, "STOKER_HOME": str(tmp_path), **asking}
+        return subprocess.run([STOKER], env=environment, capture_output=True, text=True, check=False).stdout.split()
+
+    assert completed("stoker eng") == ["engine"]
+    assert {"restart", "drain", "resume"} <= set(completed("stoker engine re") + completed("stoker engine dr"))
+    assert "--symptom" in completed("stoker doctor --sy")
+
+
+def test_quiet_leaves_out_progress_and_hints(capsys: pytest.CaptureFixture[str]) -> None:
+    def speak(quiet: bool) -> str:
+        options.set_quiet(quiet)
+        options.hint("it may help to know")
+        options.aside().print("working")
+        return capsys.readouterr().err
+
+    assert contextvars.copy_context().run(speak, False) == "it may help to know\nworking\n"
+    assert contextvars.copy_context().run(speak, True) == ""
+
+
+def test_colours_are_for_terminals_alone(tmp_path: Path) -> None:
+    for command in (("--help",), ("doctor",), ("status",), ("incidents",), ("serv",)):
+        told = stoker(tmp_path, *command)
+        assert "\x1b" not in told.stdout + told.stderr, command
 
 
 def test_the_status_of_nothing_is_no(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import hmac
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 from aiohttp import web
@@ -14,20 +14,29 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from ..alerts.delivery import Telling
+from ..alerts.errors import QuietUnusable
 from ..alerts.runbooks import page
 from ..engine.errors import EngineUnavailable
 from ..engine.protocol import Reclaimed, ReclaimLevel
 from .journal.records import Interval
-from .past import Past
+from .journal.ribbon import Piece
+from .past import Look, Past
 from .samples import Sample, encode
 from .soak_news import SoakNews
 from .status import Status
 
 CLOSE_DEADLINE_S = 1.0
+MAX_PIECES = 1000
+MAX_SILENCE_S = 30 * 86400.0
 
 
 class _Reclaiming(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: ReclaimLevel = 1
+
+
+class _Silencing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    lasting_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_SILENCE_S)]
+    reason: str = ""
 
 
 class Operated(Protocol):
@@ -42,6 +51,12 @@ class Operated(Protocol):
     def hear_soak(self, news: SoakNews) -> None:
         """A soak run on this tree tells how it does."""
 
+    def drain_engine(self, name: str, drained: bool) -> None:
+        """Give an engine nothing new, or again what comes; what runs goes on. Raises `KeyError`."""
+
+    def silence(self, lasting_s: float, reason: str) -> None:
+        """Tell nobody of incidents for so long; 0 ends it. Raises `QuietUnusable`."""
+
     async def reclaim_engine(self, name: str, level: int) -> Reclaimed:
         """Have an engine give memory back. Raises `KeyError`, or `EngineUnavailable` when it does not answer."""
 
@@ -53,6 +68,10 @@ class Watched(Protocol):
     def samples(self) -> tuple[Sample, ...]:
         """The last ones, oldest first."""
 
+    @property
+    def look(self) -> Look | None:
+        """The last one, and what the detectors say; None before the first."""
+
     async def history(self, window_s: float) -> Past:
         """Incidents and uptime of the last so many seconds."""
 
@@ -61,6 +80,9 @@ class Watched(Protocol):
 
     async def spells(self, window_s: float) -> list[Interval]:
         """What the tree was in the last so many seconds, oldest first."""
+
+    async def ribbon(self, window_s: float, pieces: int) -> list[Piece]:
+        """The same time in so many pieces, oldest first."""
 
 
 class WatchdogApi:
@@ -74,12 +96,16 @@ class WatchdogApi:
         self._app.router.add_get("/status", self._status)
         self._app.router.add_get("/incidents", self._incidents)
         self._app.router.add_get("/spells", self._spells)
+        self._app.router.add_get("/uptime", self._uptime)
+        self._app.router.add_get("/look", self._look)
         self._app.router.add_get("/samples", self._samples)
         self._app.router.add_get("/alerts", self._alerts)
         self._app.router.add_get("/runbooks/{name}", self._runbook)
         self._app.router.add_get("/metrics", make_aiohttp_handler(registry))
         self._app.router.add_post("/soak", self._soak)
         self._app.router.add_post("/engines/{name}/restart", self._restart_engine)
+        self._app.router.add_post("/silence", self._silence)
+        self._app.router.add_post("/engines/{name}/{action:drain|resume}", self._drain_engine)
         self._app.router.add_post("/engines/{name}/reclaim", self._reclaim_engine)
 
     @asynccontextmanager
@@ -114,6 +140,18 @@ class WatchdogApi:
             return _error(404, "no_such_runbook", f"there is no runbook `{name}`; `stoker alerts rules` names them all")
         return web.Response(text=text, content_type="text/markdown")
 
+    async def _uptime(self, request: web.Request) -> web.Response:
+        window_s, pieces = request.query.get("since_s", ""), request.query.get("pieces", "1")
+        if not (window_s.isdecimal() and pieces.isdecimal() and 0 < int(pieces) <= MAX_PIECES):
+            bound = f"`pieces` (1 to {MAX_PIECES}) how many to make of it"
+            example = "/uptime?since_s=259200&pieces=144"
+            return _error(400, "invalid_value", f"`since_s` is how many seconds to look back, {bound}; try {example}")
+        return _json(await self._watched.ribbon(float(window_s), int(pieces)))
+
+    async def _look(self, request: web.Request) -> web.Response:
+        """`null` before the first."""
+        return _json(self._watched.look)
+
     async def _samples(self, request: web.Request) -> web.Response:
         lines = [encode(sample) + b"\n" for sample in self._watched.samples]
         return web.Response(body=b"".join(lines), content_type="application/jsonl")
@@ -136,6 +174,28 @@ class WatchdogApi:
         except KeyError:
             return _no_such_engine(name)
         return _json({"engine": name, "epoch": epoch}, status=202)
+
+    async def _drain_engine(self, request: web.Request) -> web.Response:
+        if not self._allowed(request):
+            return _unauthorized()
+        name, drained = request.match_info["name"], request.match_info["action"] == "drain"
+        try:
+            self._tree.drain_engine(name, drained)
+        except KeyError:
+            return _no_such_engine(name)
+        return _json({"engine": name, "drained": drained})
+
+    async def _silence(self, request: web.Request) -> web.Response:
+        if not self._allowed(request):
+            return _unauthorized()
+        try:
+            asked = msgspec.json.decode(await request.read(), type=_Silencing)
+            self._tree.silence(asked.lasting_s, asked.reason)
+        except msgspec.MsgspecError as error:
+            return _error(400, "invalid_body", f'{error}; send `{{"lasting_s": 3600}}`')
+        except QuietUnusable as error:
+            return _error(503, "quiet_unusable", str(error))
+        return _json({"silent_for_s": asked.lasting_s})
 
     async def _reclaim_engine(self, request: web.Request) -> web.Response:
         if not self._allowed(request):

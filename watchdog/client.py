@@ -92,6 +92,10 @@ class WatchdogClient:
         """Begin a planned restart; returns the epoch that ends. Raises `NotRunning` or `Refused`."""
         return _decode(self._ask("POST", f"/engines/{quote(name, safe='')}/restart"), _Restarting).epoch
 
+    def drain_engine(self, name: str, drained: bool) -> None:
+        """Give an engine nothing new, or again what comes. Raises `NotRunning` or `Refused`."""
+        self._ask("POST", f"/engines/{quote(name, safe='')}/{'drain' if drained else 'resume'}")
+
     def reclaim_engine(self, name: str, level: int) -> Reclaimed:
         """Have an engine give memory back, and wait until it has. Raises `NotRunning` or `Refused`."""
         answer = self._ask("POST", f"/engines/{quote(name, safe='')}/reclaim", msgspec.json.encode({"level": level}))

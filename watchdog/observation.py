@@ -17,10 +17,13 @@ from .incidents import Incidents, evidence
 from .journal.history import History
 from .journal.journal import Journal
 from .journal.records import Interval, SampleRecord, VerdictRecord
+from .journal.ribbon import Piece, ribbon
 from .journal.uptime import TREE, spells
 from .panel import Panel
+from .past import Look
 from .samples import Sample, encode
 from .sensors.sampler import Sampler
+from .supervisor import State
 from .verdicts import Level, Verdict
 from .watch_metrics import WatchMetrics
 
@@ -58,6 +61,8 @@ class Observation:
         self._busy_at = time.monotonic()
         self._count = 0
         self._latest: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
+        self.look: Look | None = None
+        """None before the first."""
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -91,6 +96,7 @@ class Observation:
         if self._count % EXTEND_EVERY == 0:
             parts.history.extend()
         verdicts = parts.panel.update(sample)
+        self.look = Look(sample, verdicts)
         self._write_down(verdicts, sample)
         parts.incidents.judge(verdicts, sample.at)
         parts.metrics.show(sample, verdicts)
@@ -131,3 +137,10 @@ class Observation:
         self._parts.history.extend()
         now = time.time()
         return spells(await self._parts.journal.intervals(TREE, now - window_s), now - window_s, now)
+
+    async def ribbon(self, window_s: float, pieces: int, engine: str) -> list[Piece]:
+        """The last so many seconds in pieces; `engine` is the child whose starts are counted."""
+        found, now = await self.spells(window_s), time.time()
+        states = await self._parts.journal.intervals(engine, now - window_s)
+        starts = [interval.since for interval in states if interval.state == State.STARTING.value]
+        return ribbon(found, starts, now - window_s, now, pieces)

@@ -1,4 +1,4 @@
-"""What the watchdog tells of the past: the words of `/incidents`, for both ends of it."""
+"""What the watchdog tells of what it saw: the words of `/incidents`, `/uptime` and `/look`, for both ends of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import msgspec
 
 from .journal.records import IncidentTold
 from .journal.uptime import Uptime
+from .samples import Sample
+from .verdicts import Verdict
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -13,3 +15,10 @@ class Past(msgspec.Struct, frozen=True):
 
     incidents: list[IncidentTold]
     uptime: Uptime
+
+
+class Look(msgspec.Struct, frozen=True):
+    """The last look at everything, and what each detector says of it."""
+
+    sample: Sample
+    verdicts: tuple[Verdict, ...]

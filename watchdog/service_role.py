@@ -29,6 +29,7 @@ class ServiceRole:
         paths: Paths,
         server: Server,
         telemetry: Telemetry,
+        watchdog_url: str,
         engine: EngineEndpoint,
         listening: ListeningSocket,
         stall_after_s: float,
@@ -40,6 +41,7 @@ class ServiceRole:
         self._settings_file = paths.child_settings(self.name)
         self._server = server
         self._telemetry = telemetry
+        self._watchdog_url = watchdog_url
         self._engine = engine
         self._listening = listening
         self._stall_after_s = stall_after_s
@@ -66,6 +68,7 @@ class ServiceRole:
             listen_fd=descriptor,
             engine=self._engine,
             admin_token_sha256=self._admin_token_sha256,
+            watchdog_url=self._watchdog_url,
         )
         write_private(self._settings_file, settings.model_dump_json().encode())
         argv = (sys.executable, "-P", "-m", "stoker.service", str(self._settings_file))

@@ -29,6 +29,7 @@ class Shed(msgspec.Struct, frozen=True):
 
 
 NOTHING = Shed(0, "nothing is short")
+EVERYTHING_NEW = 3
 
 
 class ShedLevel:
@@ -49,7 +50,8 @@ class ShedLevel:
         self._http = http
         self._on_level = on_level
         self._changed = asyncio.Event()
-        self._wanted = NOTHING
+        self._decided = self._wanted = NOTHING
+        self._drained: Shed | None = None
         on_level(0)
 
     @property
@@ -58,7 +60,21 @@ class ShedLevel:
 
     def want(self, level: int, reason: str) -> None:
         """So much is to be turned away from now on, 0 (nothing) to 3 (everything new)."""
-        wanted = Shed(level, reason)
+        self._decided = Shed(level, reason)
+        self._settle()
+
+    def drain(self, reason: str) -> None:
+        """Turn everything new away, whatever else is wanted, until `resume`."""
+        self._drained = Shed(EVERYTHING_NEW, reason)
+        self._settle()
+
+    def resume(self) -> None:
+        """What was wanted last counts again."""
+        self._drained = None
+        self._settle()
+
+    def _settle(self) -> None:
+        wanted = self._drained or self._decided
         if wanted == self._wanted:
             return
         log.warning("shed_level", level=wanted.level, was=self._wanted.level, reason=wanted.reason)

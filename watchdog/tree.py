@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ import msgspec
 import structlog
 
 from .. import __version__
+from ..alerts import quiet
 from ..config import EngineEndpoint, EngineProcess
 from ..engine import blas, models
 from ..engine.protocol import Reclaimed
@@ -173,6 +175,17 @@ class Tree:
         engine.supervisor.restart()
         return engine.role.epoch
 
+    def drain_engine(self, name: str, drained: bool) -> None:
+        if name not in self._engines:
+            raise KeyError(name)
+        if drained:
+            self._shed.drain(f"the engine {name} is drained; `stoker engine resume {name}` ends that")
+        else:
+            self._shed.resume()
+
+    def silence(self, lasting_s: float, reason: str) -> None:
+        quiet.write(self._premises.paths.quiet, quiet.Silence(time.time() + lasting_s, reason))
+
     async def reclaim_engine(self, name: str, level: int) -> Reclaimed:
         return await self._engines[name].role.reclaim(level)
 
@@ -269,6 +282,7 @@ def _service_role(premises: Premises, admin_token: str, http: aiohttp.ClientSess
         paths=premises.paths,
         server=server,
         telemetry=premises.config.telemetry,
+        watchdog_url=premises.watchdog.url,
         engine=engine,
         listening=premises.api,
         stall_after_s=premises.config.watchdog.stall_after_s,

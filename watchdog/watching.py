@@ -25,11 +25,12 @@ from .incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH, Incidents
 from .journal.history import History, Identity
 from .journal.journal import Journal, Retention
 from .journal.records import Incident, Interval
+from .journal.ribbon import Piece
 from .journal.shelf import JournalShelf
 from .journal.uptime import total
 from .observation import Observation, Parts
 from .panel import Panel, Sensitivity
-from .past import Past
+from .past import Look, Past
 from .samples import Sample
 from .schedule import scheduled
 from .sensors.sampler import Sampler, Situation
@@ -118,6 +119,13 @@ class Watching:
     @property
     def samples(self) -> tuple[Sample, ...]:
         return self.observation.samples
+
+    @property
+    def look(self) -> Look | None:
+        return self.observation.look
+
+    async def ribbon(self, window_s: float, pieces: int) -> list[Piece]:
+        return await self.observation.ribbon(window_s, pieces, self._engine.name)
 
     async def history(self, window_s: float) -> Past:
         return Past(await self._journal.incidents(time.time() - window_s), total(await self.spells(window_s)))

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 
 from stoker.alerts.rules import alerts
 from stoker.alerts.runbooks import FOLDER, page, runbook_url
 from stoker.alerts.severity import MEANINGS, UNKNOWN
-from stoker.cli import app
 from stoker.config import Alerts, WebhookTarget, known_keys
+from tests.commands_named import check_command
 from tests.dashboards.test_boards import declared
 
 ROOT = Path(__file__).parent.parent.parent
@@ -30,20 +28,6 @@ def commands_in(text: str) -> list[list[str]]:
     blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
     inline = re.findall(r"`(stoker [a-z][^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     return [shlex.split(line) for line in [*blocks.splitlines(), *inline] if line.strip()]
-
-
-def check_command(words: list[str]) -> None:
-    """It exists, and so does every option of it."""
-    # Typer's own kind of commands, which it gives no public name.
-    command: Any = typer.main.get_command(app)
-    rest = words[1:]
-    while rest and (commands := getattr(command, "commands", None)):
-        assert rest[0] in commands, words
-        command, rest = commands[rest[0]], rest[1:]
-    options = {name for parameter in command.params for name in parameter.opts}
-    assert not [word for word in rest if word.startswith("--") and word not in options], words
-    takes = [each for each in command.params if each.param_type_name == "argument"]
-    assert takes or not rest or rest[0].startswith("--"), words
 
 
 def test_every_alert_has_a_page_and_every_page_an_alert() -> None:

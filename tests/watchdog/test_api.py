@@ -12,14 +12,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stoker.alerts.delivery import TargetStatus, Telling
+from stoker.alerts.errors import QuietUnusable
 from stoker.engine.errors import EngineUnavailable
 from stoker.engine.protocol import Reclaimed
 from stoker.watchdog import metrics
 from stoker.watchdog.api import WatchdogApi
 from stoker.watchdog.death import Cause
 from stoker.watchdog.journal.records import IncidentTold, Interval
+from stoker.watchdog.journal.ribbon import Piece
 from stoker.watchdog.journal.uptime import Uptime
-from stoker.watchdog.past import Past
+from stoker.watchdog.past import Look, Past
 from stoker.watchdog.ports import ListeningSocket
 from stoker.watchdog.samples import Sample, decode
 from stoker.watchdog.shed_level import Shed
@@ -49,6 +51,8 @@ class Pretence:
     def __init__(self) -> None:
         self.restarted: list[str] = []
         self.news: list[SoakNews] = []
+        self.drained: list[bool] = []
+        self.silences: list[float] = []
 
     async def status(self) -> Status:
         return STATUS
@@ -61,6 +65,16 @@ class Pretence:
 
     def hear_soak(self, news: SoakNews) -> None:
         self.news.append(news)
+
+    def drain_engine(self, name: str, drained: bool) -> None:
+        if name != "default":
+            raise KeyError(name)
+        self.drained.append(drained)
+
+    def silence(self, lasting_s: float, reason: str) -> None:
+        if reason == "no disk":
+            raise QuietUnusable("cannot write it")
+        self.silences.append(lasting_s)
 
     async def reclaim_engine(self, name: str, level: int) -> Reclaimed:
         if name == "busy":
@@ -76,6 +90,7 @@ class Book:
     def __init__(self) -> None:
         self.samples = (Sample(at=1.0, wall=2.0), Sample(at=2.0, wall=3.0))
         self.asked: list[float] = []
+        self.look = Look(self.samples[-1], ())
 
     def telling(self) -> Telling:
         return Telling(None, (TargetStatus("ops", 1, 2, "HTTP status 500", 9.0, False, False),))
@@ -87,6 +102,9 @@ class Book:
     async def spells(self, window_s: float) -> list[Interval]:
         self.asked.append(window_s)
         return [Interval("tree", 1.0, 5.0, "up")]
+
+    async def ribbon(self, window_s: float, pieces: int) -> list[Piece]:
+        return [Piece(0.0, window_s, Uptime(up_s=window_s), 1)] * pieces
 
 
 class Asked:
@@ -148,6 +166,48 @@ async def test_samples_are_lines_that_can_be_replayed(asked: Asked) -> None:
     async with asked.http.get("/samples") as response:
         lines = (await response.read()).splitlines(keepends=True)
     assert [sample.wall for sample in decode(lines, "here")] == [2.0, 3.0]
+
+
+async def test_uptime_comes_in_as_many_pieces_as_are_asked_for(asked: Asked) -> None:
+    async with asked.http.get("/uptime?since_s=60&pieces=3") as response:
+        found = msgspec.json.decode(await response.read(), type=list[Piece])
+    assert [piece.uptime.share for piece in found] == [1.0, 1.0, 1.0]
+    for wrong in ("since_s=60&pieces=0", "since_s=60&pieces=1001", "pieces=3"):
+        async with asked.http.get(f"/uptime?{wrong}") as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_value")
+
+
+async def test_the_last_look_is_told_with_its_verdicts(asked: Asked) -> None:
+    async with asked.http.get("/look") as response:
+        assert msgspec.json.decode(await response.read(), type=Look).sample.wall == 3.0
+
+
+async def test_an_engine_is_drained_and_resumed_for_who_holds_the_token(asked: Asked) -> None:
+    allowed = {"Authorization": f"Bearer {TOKEN}"}
+    for action, name, headers, status in (
+        ("drain", "default", allowed, 200),
+        ("resume", "default", allowed, 200),
+        ("drain", "default", {}, 401),
+        ("drain", "other", allowed, 404),
+        ("stop", "default", allowed, 404),
+    ):
+        async with asked.http.post(f"/engines/{name}/{action}", headers=headers) as response:
+            assert response.status == status, (action, name)
+    assert asked.tree.drained == [True, False]
+
+
+async def test_incidents_are_told_to_nobody_for_a_while_if_the_operator_says_so(asked: Asked) -> None:
+    allowed = {"Authorization": f"Bearer {TOKEN}"}
+    for body, headers, status in (
+        ('{"lasting_s": 60}', allowed, 200),
+        ('{"lasting_s": 0}', allowed, 200),
+        ('{"lasting_s": -1}', allowed, 400),
+        ('{"lasting_s": 60, "reason": "no disk"}', allowed, 503),
+        ('{"lasting_s": 60}', {}, 401),
+    ):
+        async with asked.http.post("/silence", headers=headers, data=body) as response:
+            assert response.status == status, body
+    assert asked.tree.silences == [60.0, 0.0]
 
 
 async def test_a_restart_with_the_token_is_accepted(asked: Asked) -> None:

@@ -82,3 +82,19 @@ async def test_while_there_is_no_service_only_the_last_word_counts() -> None:
         supervisor.restart()
         assert (await told.next())["level"] == 3
     assert told.bodies.empty()
+
+
+async def test_a_drain_stands_above_what_is_decided_until_it_ends() -> None:
+    levels: list[int] = []
+    told = Told()
+    async with supervised(Script(LIVES)) as supervisor, telling(told, supervisor, levels) as shed:
+        assert (await told.next())["level"] == 0
+        shed.want(1, "memory is short")
+        assert (await told.next())["level"] == 1
+        shed.drain("drained")
+        assert await told.next() == {"level": 3, "reason": "drained"}
+        shed.want(2, "memory is shorter")
+        assert shed.wanted.reason == "drained"
+        shed.resume()
+        assert await told.next() == {"level": 2, "reason": "memory is shorter"}
+    assert levels == [0, 1, 3, 2]

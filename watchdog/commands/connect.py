@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from ...config import Paths
-from .options import Key
+from .options import Key, hint
 
 
 def connect(
@@ -28,8 +28,8 @@ def connect(
     settings = AGENTS[agent](endpoint, Path.home())
     seconds = connecting.answers(endpoint, settings.api)
     typer.echo(settings.text, nl=False)
-    typer.echo(f"# {endpoint.model} answered over the {settings.api.value} API in {seconds:.1f} s", err=True)
+    hint(f"# {endpoint.model} answered over the {settings.api.value} API in {seconds:.1f} s")
     if write:
-        typer.echo(f"# written to {connecting.write(settings)}", err=True)
+        hint(f"# written to {connecting.write(settings)}")
     elif settings.file is not None:
-        typer.echo(f"# `stoker connect {agent} --write` puts this into {settings.file}", err=True)
+        hint(f"# `stoker connect {agent} --write` puts this into {settings.file}")

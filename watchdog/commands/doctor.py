@@ -9,7 +9,7 @@ import typer
 
 from ...config import Paths, Sensors
 from ..doctor.findings import Level, Symptom, worst
-from .options import AsJson, ConfigFile, Key, print_json
+from .options import AsJson, ConfigFile, Key, aside, hint, print_json
 
 
 def doctor(
@@ -37,7 +37,7 @@ def doctor(
         raise typer.BadParameter(
             "a bundle is about the tree on this $STOKER_HOME: leave --url out", param_hint="--bundle"
         )
-    with Console(stderr=True).status("looking …"):
+    with aside().status("looking …"):
         if url is not None:
             findings = examine_foreign(url, key)
         else:
@@ -45,7 +45,7 @@ def doctor(
             findings = examination.findings(symptom)
     if bundle is not None:
         contents = write_bundle(bundle, findings, examination.server, paths)
-        typer.echo(f"packed {', '.join(contents)} into {bundle}", err=True)
+        hint(f"packed {', '.join(contents)} into {bundle}")
     if as_json:
         print_json(findings)
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ...config import Paths
-from .options import AsJson, print_json
+from .options import AsJson, aside, print_json
 
 app = typer.Typer(help="Act on an engine of the running tree.", no_args_is_help=True)
 
@@ -17,12 +17,10 @@ Name = Annotated[str, typer.Argument(help="The engine; `stoker status` lists the
 @app.command()
 def restart(name: Name = "default", as_json: AsJson = False) -> None:
     """Replace an engine's process and wait until it is ready; streams pause and go on."""
-    from rich.console import Console
-
     from ..client import WatchdogClient
 
     client = WatchdogClient(Paths.from_environment())
-    with Console(stderr=True).status(f"restarting the engine {name} …"):
+    with aside().status(f"restarting the engine {name} …"):
         engine = client.settled(name, after_epoch=client.restart_engine(name))
     if as_json:
         print_json(engine)
@@ -31,6 +29,24 @@ def restart(name: Name = "default", as_json: AsJson = False) -> None:
     else:
         typer.echo(f"engine {name} is ready again (pid {engine.pid}, epoch {engine.epoch})")
     raise typer.Exit(0 if engine.failure is None else 1)
+
+
+@app.command()
+def drain(name: Name = "default") -> None:
+    """Give an engine nothing new: requests get 503, what runs goes on to its end."""
+    from ..client import WatchdogClient
+
+    WatchdogClient(Paths.from_environment()).drain_engine(name, drained=True)
+    typer.echo(f"engine {name} gets nothing new; `stoker engine resume {name}` ends that")
+
+
+@app.command()
+def resume(name: Name = "default") -> None:
+    """Give a drained engine requests again."""
+    from ..client import WatchdogClient
+
+    WatchdogClient(Paths.from_environment()).drain_engine(name, drained=False)
+    typer.echo(f"engine {name} gets requests again")
 
 
 @app.command()

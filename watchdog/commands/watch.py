@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import recording
-from .options import AsJson, print_json
+from .options import AsJson, aside, print_json
 
 if TYPE_CHECKING:
     from ..evaluation.judge import Half, Outcome
@@ -76,12 +76,10 @@ def evaluate(
 
 
 def _with_progress(seed: int, runs: int, half: Half) -> list[Outcome]:
-    from rich.console import Console
     from rich.progress import track
 
     from ..evaluation.table import evaluate as evaluated
     from ..evaluation.table import total
 
     outcomes = evaluated(seed, runs, half)
-    console = Console(stderr=True)
-    return list(track(outcomes, "72-hour runs", total=total(seed, runs, half), console=console))
+    return list(track(outcomes, "72-hour runs", total=total(seed, runs, half), console=aside()))
