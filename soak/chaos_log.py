@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 
@@ -18,15 +19,24 @@ class ChaosLog:
         self._new: list[Act] = []
         self._windows: list[tuple[float, float]] = []
         self._since: float | None = None
+        self._calm = asyncio.Event()
+        self._calm.set()
+
+    async def calm(self, within_s: float) -> None:
+        """Wait for the end of an act under way, but not longer."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._calm.wait(), within_s)
 
     @contextlib.contextmanager
     def under_way(self, since: float) -> Iterator[None]:
         """An act, until the tree is over it."""
         self._since = since
+        self._calm.clear()
         try:
             yield
         finally:
             self._since = None
+            self._calm.set()
 
     def add(self, act: Act) -> None:
         self._new.append(act)

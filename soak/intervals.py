@@ -83,6 +83,8 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    references: dict[int, str] = {}
+    """The first answers to reference questions, by question."""
     compared: int = 0
     """Answers that were compared with the first one to the same question."""
     altered: int = 0
@@ -135,6 +137,7 @@ class Tally:
         self._texts = dict.fromkeys(("compared", "altered", "shifted"), 0)
         self._failed: list[tuple[float, Failure, str | None]] = []
         self._findings: dict[str, int] = {}
+        self._references: dict[int, str] = {}
         self._means: dict[str, tuple[float, int]] = {}
         self._lows: dict[str, Low] = {}
         self._fragmentation: float | None = None
@@ -166,6 +169,10 @@ class Tally:
         ):
             if value is not None:
                 (hit if disturbed else calm).add(value)
+
+    def reference(self, question: int, text: str) -> None:
+        """What later answers are compared with."""
+        self._references[question] = text
 
     def compared(self, parting: Parting | None) -> None:
         """An answer was compared with the first one to its question."""
@@ -223,6 +230,7 @@ class Tally:
                 f"{failure.value}: {error or 'nothing was said'}" for _, failure, error in failed[:MOST_ERRORS]
             ),
             findings=self._findings,
+            references=self._references,
             concurrency=means.pop("running", None),
             memory=means,
             lows=self._lows,

@@ -6,7 +6,7 @@ compared, whatever happened to the engine in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .outcome import Outcome
@@ -14,8 +14,8 @@ from .texts import Parting, parting
 from .workloads import Conversation, Message, Turn, Workload
 
 REFERENCE = "reference"
-EACH = 6
-"""One of these comes before so many others."""
+AFTER_TURNS = 12
+"""One of these comes whenever so many others have been asked."""
 ANSWER_TOKENS = 64
 _QUESTIONS = (
     "Write a story about a lighthouse.",
@@ -40,9 +40,12 @@ class WithReferences:
         return self.workload.streams
 
     def conversations(self) -> Iterator[Conversation]:
-        for number, conversation in enumerate(self.workload.conversations()):
-            if number % EACH == 0:
-                yield replace(_reference(number // EACH % len(_QUESTIONS)), at=conversation.at)
+        turns, asked = AFTER_TURNS, 0
+        for conversation in self.workload.conversations():
+            if turns >= AFTER_TURNS:
+                yield replace(_reference(asked % len(_QUESTIONS)), at=conversation.at)
+                turns, asked = 0, asked + 1
+            turns += len(conversation.turns)
             yield conversation
 
 
@@ -54,14 +57,19 @@ def _reference(which: int) -> Conversation:
 class References:
     """The first whole answer to each question, and what later ones are against it."""
 
-    def __init__(self) -> None:
-        self._first: dict[int, str] = {}
+    def __init__(self, first: Mapping[int, str]) -> None:
+        """`first` is what earlier processes of the run got."""
+        self._first = dict(first)
 
-    def compare(self, outcome: Outcome) -> tuple[bool, Parting | None]:
-        """Whether it could be compared, and how the texts part."""
+    def is_first(self, outcome: Outcome) -> bool:
+        """Keep the answer if it is the first one to its question."""
+        if outcome.workload != REFERENCE or not outcome.ok or outcome.conversation in self._first:
+            return False
+        self._first[outcome.conversation] = outcome.text
+        return True
+
+    def compared(self, outcome: Outcome) -> tuple[bool, Parting | None]:
+        """Whether it can be compared, and how the texts part."""
         if outcome.workload != REFERENCE or not outcome.ok:
-            return False, None
-        if outcome.conversation not in self._first:
-            self._first[outcome.conversation] = outcome.text
             return False, None
         return True, parting(outcome.text, self._first[outcome.conversation])

@@ -35,6 +35,8 @@ UNWANTED_PATIENCE_S = 30.0
 MOST_JUDGEMENTS = 60
 """While it runs: what they cost grows with the run, so in a long one not every interval is judged."""
 INCIDENT_MARGIN_S = 120.0
+CLOCK_S = 0.001
+"""No run is a millisecond short."""
 
 
 class End(Enum):
@@ -95,7 +97,7 @@ class Soak:
         self._clock = parts.clock
         self._tally = Tally(len(self.history), self._clock())
         self._chaos = ChaosLog()
-        self._references = References()
+        self._references = References({q: text for each in history for q, text in each.references.items()})
         self._seen: dict[str, IncidentSeen] = {}
         self._deaths: int | None = None
         self._looked_until = 0.0
@@ -112,12 +114,10 @@ class Soak:
         """Until its time is over or `end`; returns the run as it is kept then."""
         await self._parts.keeping.save(self._run)
         async with asyncio.TaskGroup() as tasks:
-            chaos = tasks.create_task(self._make_chaos())
-            others = [tasks.create_task(each) for each in (self._ask(), self._look_again_and_again())]
+            coroutines = (self._make_chaos(), self._ask(), self._look_again_and_again())
+            tasks_of_it = [tasks.create_task(each) for each in coroutines]
             how = await self._count_intervals()
-            if how is End.OVER:
-                await asyncio.wait({chaos}, timeout=self._bounds.recover_within_s)
-            for task in (chaos, *others):
+            for task in tasks_of_it:
                 task.cancel()
         return await self._close(how)
 
@@ -127,8 +127,11 @@ class Soak:
         while True:
             length_s = min(plan.interval_s, plan.duration_s - self._done_s)
             how = await self._wait(self._tally.since + length_s)
+            if how is None and self._done_s + length_s >= plan.duration_s - CLOCK_S:
+                # What the last act of chaos does to the tree belongs to the run, too.
+                await self._chaos.calm(self._bounds.recover_within_s)
             await self._finish_interval()
-            if how is None and self._done_s >= plan.duration_s - 0.001:
+            if how is None and self._done_s >= plan.duration_s - CLOCK_S:
                 how = End.OVER
             if how is not None:
                 return how
@@ -199,7 +202,10 @@ class Soak:
     def _take(self, began: float, outcome: Outcome) -> None:
         since, until = began + outcome.intended, began + outcome.ended
         self._tally.outcome(outcome, until, disturbed=self._chaos.touches(since, until))
-        comparable, parting = self._references.compare(outcome)
+        if self._references.is_first(outcome):
+            self._tally.reference(outcome.conversation, outcome.text)
+            return
+        comparable, parting = self._references.compared(outcome)
         if comparable:
             self._tally.compared(parting)
 

@@ -43,7 +43,7 @@ def test_a_kill_a_minute_is_about_eighteen_in_twenty_minutes() -> None:
     assert acts != planned([rule("kill:1m")], 1200.0, seed=2)
 
 
-def test_a_request_meets_an_act_that_falls_into_its_time() -> None:
+async def test_a_request_meets_an_act_that_falls_into_its_time() -> None:
     log = ChaosLog()
     log.add(kill(100.0, recovered_after_s=2.0))
     assert log.touches(99.0, 101.0) and log.touches(101.0, 110.0) and log.touches(106.0, 120.0)
@@ -51,7 +51,7 @@ def test_a_request_meets_an_act_that_falls_into_its_time() -> None:
     assert [act.kind for act in log.written()] == ["kill"] and log.written() == []
 
 
-def test_while_an_act_is_under_way_everybody_meets_it() -> None:
+async def test_while_an_act_is_under_way_everybody_meets_it() -> None:
     log = ChaosLog()
     with log.under_way(100.0):
         assert log.touches(90.0, 101.0) and not log.touches(90.0, 99.0)

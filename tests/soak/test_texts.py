@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stoker.soak.outcome import Outcome
-from stoker.soak.references import EACH, REFERENCE, References, WithReferences
+from stoker.soak.references import AFTER_TURNS, REFERENCE, References, WithReferences
 from stoker.soak.texts import Parting, parting
 from stoker.soak.workloads import workload
 
@@ -31,16 +31,19 @@ def answered(conversation: int, text: str, workload: str = REFERENCE) -> Outcome
 
 
 def test_answers_are_compared_with_the_first_to_the_same_question() -> None:
-    references = References()
-    assert references.compare(answered(0, TEXT)) == (False, None)
-    assert references.compare(answered(1, "Another.")) == (False, None)
-    assert references.compare(answered(0, TEXT)) == (True, None)
-    compared, found = references.compare(answered(0, TEXT[:30] + TEXT[40:]))
+    references = References({1: "Another."})
+    assert references.is_first(answered(0, TEXT)) and not references.is_first(answered(1, "Another."))
+    assert references.compared(answered(0, TEXT)) == (True, None)
+    compared, found = references.compared(answered(0, TEXT[:30] + TEXT[40:]))
     assert compared and found is not None and found.shifted
-    assert references.compare(answered(0, TEXT, workload="chat")) == (False, None)
+    assert not references.is_first(answered(2, TEXT, workload="chat"))
+    assert references.compared(answered(2, TEXT, workload="chat")) == (False, None)
 
 
 def test_reference_questions_come_again_and_again_among_the_others() -> None:
     conversations = WithReferences(workload("chat", seed=1, scale=0.1)).conversations()
-    names = [next(conversations).workload for _ in range(3 * (EACH + 1))]
-    assert names == (["reference"] + ["chat"] * EACH) * 3
+    asked = [next(conversations) for _ in range(100)]
+    assert asked[0].workload == REFERENCE
+    turns = sum(len(each.turns) for each in asked if each.workload != REFERENCE)
+    assert turns / (2 * AFTER_TURNS) < sum(each.workload == REFERENCE for each in asked) <= turns / AFTER_TURNS + 1
+    assert {each.number for each in asked if each.workload == REFERENCE} == {0, 1, 2, 3}
