@@ -75,7 +75,7 @@ def test_a_run_with_chaos_passes_and_is_told_of_everywhere(serve_tree: ServeTree
     assert failing(run) == set()
     assert (summary["failures"], summary["shifted"], summary["altered"]) == ({}, 0, 0)
     assert summary["deaths"] == 1 and [act["kind"] for act in summary["acts"]] == ["kill"]
-    assert summary["compared"] > 10
+    assert summary["compared"] > 4
     assert code == (0 if run["result"]["verdict"]["outcome"] == "pass" else 1)
     assert [each["id"] for each in told(tree, "list")] == [run["id"]]
     assert told(tree, "show", run["id"][:10])["result"] == run["result"]
