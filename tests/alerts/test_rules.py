@@ -15,6 +15,8 @@ from stoker.alerts.rule import Alert, Recording
 from stoker.alerts.severity import MEANINGS, UNKNOWN
 from stoker.dashboards.boards import BOARDS
 from stoker.service.metrics import TTFT_BUCKETS, TTFT_OBJECTIVE_S
+from stoker.watchdog.incidents import ENGINE_DEATH, JOURNAL, SERVICE_DEATH, SOAK
+from stoker.watchdog.verdicts import DetectorName
 from tests.alerts.rule_cases import cases
 from tests.dashboards.test_boards import declared, metrics_in
 
@@ -81,6 +83,10 @@ def test_an_alert_says_what_users_feel_and_where_to_look(alert: Alert) -> None:
 
 def test_the_first_tokens_objective_is_a_bucket() -> None:
     assert TTFT_OBJECTIVE_S in TTFT_BUCKETS
+
+
+def test_every_kind_of_incident_has_a_meaning() -> None:
+    assert set(MEANINGS) == {*(name.value for name in DetectorName), ENGINE_DEATH, SERVICE_DEATH, JOURNAL, SOAK}
 
 
 def test_every_kind_of_incident_is_called_like_an_alert() -> None:
