@@ -130,8 +130,8 @@ class WatchMetrics(Collector):
         """Every family of `collect`, so that their names are known while there is nothing to say."""
         yield _family(JOURNAL_DROPPED, _JOURNAL_DROPPED)
         yield _family(DETECTOR_FIRING, _DETECTOR_FIRING, ["detector"])
-        yield _family(SOAK_RUN_ACTIVE, _SOAK_RUN_ACTIVE)
-        yield _family(SOAK_VERDICT, _SOAK_VERDICT, ["gate"])
+        yield _family(SOAK_RUN_ACTIVE, _SOAK_RUN_ACTIVE, ["run"])
+        yield _family(SOAK_VERDICT, _SOAK_VERDICT, ["run", "gate"])
         yield from (_family(name, text) for name, (_, _, text) in _OF_VERDICTS.items())
         yield from (_family(name, text) for name, (_, text) in _OF_HOST.items())
 
@@ -152,11 +152,13 @@ class WatchMetrics(Collector):
 
     def _soak_families(self, news: SoakNews) -> Iterator[Metric]:
         heard = time.monotonic() - self._soak_told_at < SOAK_SILENT_S
-        yield from _reading(SOAK_RUN_ACTIVE, _SOAK_RUN_ACTIVE, float(news.active and heard))
-        verdicts = _family(SOAK_VERDICT, _SOAK_VERDICT, ["gate"])
+        active = _family(SOAK_RUN_ACTIVE, _SOAK_RUN_ACTIVE, ["run"])
+        active.add_metric([news.run], float(news.active and heard))
+        yield active
+        verdicts = _family(SOAK_VERDICT, _SOAK_VERDICT, ["run", "gate"])
         for gate, outcome in news.gates.items():
             if outcome is not GateOutcome.INCONCLUSIVE:
-                verdicts.add_metric([gate], float(outcome is GateOutcome.PASS))
+                verdicts.add_metric([news.run, gate], float(outcome is GateOutcome.PASS))
         yield verdicts
 
 

@@ -2,43 +2,93 @@
 
 from __future__ import annotations
 
-from ..panels import GREEN, RED, YELLOW, Board, Panel, Query, Row, figure, over_range, quantile, rate
+from ..links import to_runbook
+from ..panels import (
+    BLUE,
+    GREEN,
+    GREY,
+    RED,
+    YELLOW,
+    Absent,
+    Board,
+    Kind,
+    Panel,
+    Query,
+    Row,
+    Variable,
+    figure,
+    quantile,
+    rate,
+)
+
+# While the chosen run asks; with all runs chosen always, since `.*` is also what a series without the label has.
+DURING = '(max(stoker_soak_run_active{run=~"$run"}) == 1 or max(up{job="stoker-watchdog",run=~"$run"}))'
+_EVERY_S = 15
+
+
+def _of_run(expr: str) -> str:
+    """Only the time of the run."""
+    return f"({expr}) and on() {DURING}"
+
+
+def _in_run(counter: str) -> str:
+    """How many in the time of the run."""
+    return f"{_EVERY_S} * sum_over_time(({_of_run(f'sum(rate({counter}[1m]))')})[$__range:{_EVERY_S}s])"
+
 
 SOAK = Board(
     uid="stoker-soak",
     title="Stoker / Soak",
-    about="A run of hours or days as one picture: choose its time range, and see whether anything drifts.",
+    about="A run of hours or days as one picture: choose it, or any time, and see whether anything drifts.",
     since="now-72h",
+    variables=(Variable("run", "Run", "label_values(stoker_soak_run_active, run)", Absent.SOAK),),
     rows=(
         Row(
             "The run",
             (
                 figure(
                     "Requests",
-                    "How many were answered in this range.",
-                    Query(over_range("stoker_requests_total"), instant=True),
+                    "How many were answered in the run.",
+                    Query(_in_run("stoker_requests_total"), instant=True),
                     width=6,
                 ),
                 figure(
                     "Output tokens",
-                    "How many were written in this range.",
-                    Query(over_range("stoker_generated_tokens_total"), instant=True),
+                    "How many were written in the run.",
+                    Query(_in_run("stoker_generated_tokens_total"), instant=True),
                     unit="short",
                     width=6,
                 ),
                 figure(
                     "Failed",
-                    "Answers with 5xx in this range. A soak run passes with none.",
-                    Query('sum(increase(stoker_requests_total{code=~"5.."}[$__range])) or vector(0)', instant=True),
+                    "Answers with 5xx in the run. It passes with none.",
+                    Query(_in_run('stoker_requests_total{code=~"5.."}'), instant=True),
                     steps=((None, GREEN), (0.5, RED)),
                     width=6,
                 ),
                 figure(
                     "Engine deaths",
-                    "Deaths in this range; planned ones of a chaos plan count too.",
-                    Query(over_range("stoker_engine_restarts_total"), instant=True),
+                    "Deaths in the run; planned ones of a chaos plan count too.",
+                    Query(_in_run("stoker_engine_restarts_total"), instant=True),
                     steps=((None, GREEN), (1, YELLOW)),
                     width=6,
+                ),
+                Panel(
+                    "Gates",
+                    "What the last run was judged by. A gate that cannot say yet is not there.",
+                    "none",
+                    (Query('min by (gate) (stoker_soak_verdict{run=~"$run"})', "{{gate}}", absent=Absent.SOAK),),
+                    kind=Kind.STATES,
+                    states=(("0", "failed", RED), ("1", "kept", GREEN)),
+                    links=(to_runbook("StokerSoakFailed"),),
+                ),
+                Panel(
+                    "Runs",
+                    "When which run asked. A gap in one is time in which the machine or the tree was away.",
+                    "none",
+                    (Query('max by (run) (stoker_soak_run_active{run=~"$run"})', "{{run}}", absent=Absent.SOAK),),
+                    kind=Kind.STATES,
+                    states=(("0", "over", GREY), ("1", "runs", BLUE)),
                 ),
             ),
         ),
@@ -51,7 +101,7 @@ SOAK = Board(
                     "s",
                     (
                         Query(
-                            quantile(0.95, "stoker_time_to_first_token_seconds"),
+                            _of_run(quantile(0.95, "stoker_time_to_first_token_seconds")),
                             "p95",
                         ),
                     ),
@@ -63,7 +113,7 @@ SOAK = Board(
                     "s",
                     (
                         Query(
-                            quantile(0.95, "stoker_time_per_output_token_seconds"),
+                            _of_run(quantile(0.95, "stoker_time_per_output_token_seconds")),
                             "p95",
                         ),
                     ),
@@ -73,15 +123,15 @@ SOAK = Board(
                     "Throughput",
                     "Output tokens a second of the whole server.",
                     "short",
-                    (Query(rate("stoker_generated_tokens_total"), "tokens/s"),),
+                    (Query(_of_run(rate("stoker_generated_tokens_total")), "tokens/s"),),
                 ),
                 Panel(
                     "Memory",
                     "The footprint, and what MLX holds. A slope over days is a leak.",
                     "bytes",
                     (
-                        Query('stoker_engine_memory_bytes{kind="footprint"}', "footprint"),
-                        Query('stoker_engine_memory_bytes{kind="active"}', "active"),
+                        Query(_of_run('stoker_engine_memory_bytes{kind="footprint"}'), "footprint"),
+                        Query(_of_run('stoker_engine_memory_bytes{kind="active"}'), "active"),
                     ),
                 ),
             ),

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from stoker.watchdog.soak_news import GateOutcome, SoakNews
 from tests.dashboards.prometheus_server import SCRAPE_S, prometheus_scraping
 from tests.e2e.chatting import Chat, ChatFailed, chat_body
 from tests.e2e.running import RunningTree, stoker
@@ -28,6 +29,8 @@ from tests.tiny_models import make_tiny_llama
 
 CLIENTS = 4
 BURST = 24
+SOAK_RUN = "mixed"
+"""The watchdog is told of this load as of a soak run."""
 CANCEL_EVERY_S = 5.0
 PAUSE_S = 0.1
 REFUSED_PAUSE_S = 1.0
@@ -101,12 +104,15 @@ async def _who_gives_up(tree: RunningTree, ends: float) -> None:
 
 
 async def _trouble(tree: RunningTree, seconds: float) -> None:
+    await asyncio.to_thread(tree.client.tell_soak, SoakNews(SOAK_RUN, True, GateOutcome.INCONCLUSIVE, "", {}))
     await asyncio.sleep(seconds / 3)
     pid = tree.engine().pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     await asyncio.sleep(seconds / 3)
     await asyncio.to_thread(stoker, tree.home, "engine", "reclaim", "--level", "2")
+    gates = {"failed_requests": GateOutcome.PASS, "memory": GateOutcome.PASS}
+    await asyncio.to_thread(tree.client.tell_soak, SoakNews(SOAK_RUN, False, GateOutcome.PASS, "", gates))
     async with aiohttp.ClientSession() as http:
         body = chat_body("All at once.", max_tokens=20)
         await asyncio.gather(*(Chat(tree.api, body).run(http) for _ in range(BURST)), return_exceptions=True)

@@ -10,8 +10,9 @@ import pytest
 
 from stoker.dashboards.boards import BOARDS
 from stoker.dashboards.boards.requests import REQUESTS
+from stoker.dashboards.boards.soak import SOAK
 from stoker.dashboards.check import Outcome, Prometheus, PrometheusUnreachable, check
-from tests.dashboards.mixed_run import config, mixed_load, targets_of
+from tests.dashboards.mixed_run import SOAK_RUN, config, mixed_load, targets_of
 from tests.dashboards.prometheus_server import SCRAPE_S, ask, exemplars, prometheus_scraping
 from tests.e2e.conftest import ServeTree, serve_tree, tree
 from tests.e2e.running import RunningTree, eventually, stoker
@@ -43,6 +44,10 @@ async def test_no_query_fails_or_is_empty_without_a_reason(
         assert restarts["value"][1] == "1"
         for happened in ("stoker_requests_cancelled_total", 'stoker_requests_shed_total{reason="queue_full"}'):
             assert float(ask(url, f"sum({happened})")[0]["value"][1]) > 0, happened
+        (requests,) = (panel.queries[0].expr for panel in SOAK.panels if panel.title == "Requests")
+        for run, there in ((SOAK_RUN, True), ("another", False)):
+            expr = Prometheus(url, LOAD_S + 5, 4 * SCRAPE_S).filled_in(requests.replace("$run", run))
+            assert bool(ask(url, expr)) == there, expr
         drawn = Source(url, time.time() - LOAD_S, time.time())
         for board in BOARDS:
             answered = await asyncio.to_thread(answers_to, board, drawn)

@@ -53,9 +53,15 @@ async def test_a_run_that_failed_is_an_incident_until_one_passes(watched: Watche
 async def test_a_gate_that_cannot_say_has_no_verdict(watched: Watched) -> None:
     assert watched.exported() == []
     watched.soaks.hear(FAILED)
-    assert watched.exported() == ["stoker_soak_run_active 0.0", 'stoker_soak_verdict{gate="memory"} 0.0']
+    assert watched.exported() == [
+        'stoker_soak_run_active{run="r1"} 0.0',
+        'stoker_soak_verdict{gate="memory",run="r1"} 0.0',
+    ]
     watched.soaks.hear(SoakNews("r2", True, GateOutcome.PASS, "", {"memory": GateOutcome.PASS}))
-    assert watched.exported() == ["stoker_soak_run_active 1.0", 'stoker_soak_verdict{gate="memory"} 1.0']
+    assert watched.exported() == [
+        'stoker_soak_run_active{run="r2"} 1.0',
+        'stoker_soak_verdict{gate="memory",run="r2"} 1.0',
+    ]
 
 
 async def test_a_time_that_was_missed_while_everything_was_off_is_not_forgotten(tmp_path: Path) -> None:
