@@ -23,7 +23,7 @@ from ..panels import (
 
 # While the chosen run asks; with all runs chosen always, since `.*` is also what a series without the label has.
 DURING = '(max(stoker_soak_run_active{run=~"$run"}) == 1 or max(up{job="stoker-watchdog",run=~"$run"}))'
-_EVERY_S = 15
+_EVERY_S = 10
 
 
 def _of_run(expr: str) -> str:
