@@ -69,12 +69,15 @@ def targets_of(tree: RunningTree) -> dict[str, str]:
 
 async def mixed_load(tree: RunningTree, seconds: float) -> None:
     """Clients throughout, who give up now and then; a kill after a third of the time, the rest after two thirds."""
+    await asyncio.to_thread(tree.client.tell_soak, SoakNews(SOAK_RUN, True, GateOutcome.INCONCLUSIVE, "", {}))
     ends = time.monotonic() + seconds
     async with asyncio.TaskGroup() as group:
         for number in range(CLIENTS):
             group.create_task(_client(tree, number, ends))
         group.create_task(_who_gives_up(tree, ends))
         group.create_task(_trouble(tree, seconds))
+    gates = {"failed_requests": GateOutcome.PASS, "memory": GateOutcome.PASS}
+    await asyncio.to_thread(tree.client.tell_soak, SoakNews(SOAK_RUN, False, GateOutcome.PASS, "", gates))
 
 
 async def _client(tree: RunningTree, number: int, ends: float) -> None:
@@ -104,15 +107,12 @@ async def _who_gives_up(tree: RunningTree, ends: float) -> None:
 
 
 async def _trouble(tree: RunningTree, seconds: float) -> None:
-    await asyncio.to_thread(tree.client.tell_soak, SoakNews(SOAK_RUN, True, GateOutcome.INCONCLUSIVE, "", {}))
     await asyncio.sleep(seconds / 3)
     pid = tree.engine().pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     await asyncio.sleep(seconds / 3)
     await asyncio.to_thread(stoker, tree.home, "engine", "reclaim", "--level", "2")
-    gates = {"failed_requests": GateOutcome.PASS, "memory": GateOutcome.PASS}
-    await asyncio.to_thread(tree.client.tell_soak, SoakNews(SOAK_RUN, False, GateOutcome.PASS, "", gates))
     async with aiohttp.ClientSession() as http:
         body = chat_body("All at once.", max_tokens=20)
         await asyncio.gather(*(Chat(tree.api, body).run(http) for _ in range(BURST)), return_exceptions=True)
