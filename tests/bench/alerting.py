@@ -44,8 +44,10 @@ def main() -> None:
 async def _webhooks(folder: Path, kills: int) -> None:
     async with receiving() as receiver:
         tables = f'[[alerts.targets]]\nname = "ops"\nurl = "{receiver.url}"\n'
-        # So many deaths open the circuit, and a crash loop is an incident of its own.
-        tree = RunningTree(folder / "told", SIMULATED + "[watchdog.restart]\nintensity = 1000\n" + tables)
+        # So many deaths would open the circuit, and each next start would wait longer.
+        tree = RunningTree(
+            folder / "told", SIMULATED + "[watchdog.restart]\nintensity = 1000\nbackoff_max_s = 0.2\n" + tables
+        )
         await asyncio.to_thread(tree.start)
         try:
             took = [await _one_kill(tree, receiver, epoch) for epoch in range(1, kills + 1)]
