@@ -5,6 +5,7 @@ The database may fail as it likes: what cannot be written waits for the next int
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -12,7 +13,7 @@ import structlog
 
 from ..watchdog.journal.errors import JournalDamaged, JournalUnavailable
 from ..watchdog.journal.records import Record, SoakInterval, SoakRun
-from ..watchdog.journal.store import Store
+from ..watchdog.journal.store import Store, sqlite_file
 from .errors import NoSuchRun
 from .gates import Verdict
 from .intervals import Interval
@@ -72,7 +73,10 @@ class Keeping:
         return True
 
     async def runs(self) -> list[Run]:
-        """All of them, oldest first. Raises the journal's errors."""
+        """All of them, oldest first. Raises the journal's errors; a home where nothing was ever kept stays as it is."""
+        file = sqlite_file(self._url)
+        if file is not None and not await asyncio.to_thread(file.exists):
+            return []
         records = await (await self._opened()).all(SoakRun)
         return sorted(map(_run, records), key=lambda run: run.began_at)
 
