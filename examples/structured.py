@@ -1,5 +1,7 @@
 """An answer that is sure to be JSON of a given shape, however small the model: a grammar holds it to the schema.
 
+Bound texts and numbers: what may be endless, a small model makes endless, until `max_tokens` cuts it.
+
 .venv/bin/stoker connect openai      # prints OPENAI_BASE_URL and OPENAI_API_KEY
 .venv/bin/python examples/structured.py
 """
@@ -10,7 +12,10 @@ from openai import OpenAI
 
 PLACE = {
     "type": "object",
-    "properties": {"city": {"type": "string", "maxLength": 30}, "inhabitants": {"type": "integer"}},
+    "properties": {
+        "city": {"type": "string", "maxLength": 30},
+        "inhabitants": {"type": "integer", "minimum": 0, "maximum": 99_999_999},
+    },
     "required": ["city", "inhabitants"],
     "additionalProperties": False,
 }
