@@ -9,8 +9,8 @@ It may die at any moment, so it keeps nothing that the service does not also hav
    `kv_cost` what their KV takes (no MLX);
 5. `batch`      the contract of whatever turns rows into tokens, and `mlx_batch`, which does it on MLX with
    `batch_rows`: `ragged` runs rows of different lengths in one pass (`row_layers` hands it their caches),
-   `ragged_attention` each over its own and its shared KV, `row_state` is what a model remembers of a row, `kv_arrays`
-   its KV, quantized or not.
+   `ragged_attention` each over its own and its shared KV, `row_stack` many short ones at once, `row_state` is what a
+   model remembers of a row, `kv_arrays` its KV, quantized or not.
    `prefix_cache` lets rows begin with what is known, `prefix_tiers` finds it in RAM or on disk, as `prefix_blocks` of
    KV and, for models with windows or recurrent state, a checkpoint (`checkpoint_store`); `blocks` says which KV is kept
    for which tokens, `checkpoints` where state is saved, `misses` why not more is known, and `kv_disk` keeps it in files

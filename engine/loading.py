@@ -31,6 +31,8 @@ from .ragged import RaggedModel
 from .ragged_attention import hook_attention
 from .row_state import leaves
 
+STACKED_SHARE = 8
+"""Copies of the KV of short rows (`row_stack`) may take an eighth of the KV budget, beside it."""
 DEFAULT_CONTEXT_TOKENS = 8192
 """For a model whose configuration names no window."""
 
@@ -70,6 +72,9 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         context_tokens=min(engine.context_tokens or window, window),
         kv_tokens=kv.tokens,
     )
+    on_cpu = mx.default_device().type == mx.DeviceType.cpu
+    if on_cpu:
+        ragged.stack_short_rows(kv.nbytes // STACKED_SHARE)
     mx.clear_cache()
     return MlxBatch(
         ragged,
@@ -80,7 +85,7 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
         prefixes=_prefix_cache(settings, ragged, fingerprint, kv.nbytes),
         drafting=Drafting(drafts, time.perf_counter, draft_model),
-        runs_ahead=mx.default_device().type != mx.DeviceType.cpu,
+        runs_ahead=not on_cpu,
     )
 
 

@@ -184,6 +184,7 @@ class MlxBatch:
         row = self._rows.pop(row_id)
         row.removed = True
         self._drafting.remove(row_id)
+        self._model.release(row.state)
         if self._prefixes is not None and row.lease is not None:
             self._prefixes.end(row.lease, row.state, row.tokens)
 
@@ -195,6 +196,7 @@ class MlxBatch:
         elif self._prefixes is not None and level >= 2:
             self._prefixes.shrink()
         if level:
+            self._model.drop_stack()
             mx.clear_cache()
         return max(0, before - mlx_memory.held())
 
@@ -214,7 +216,7 @@ class MlxBatch:
     def memory(self) -> Memory:
         kv = sum(row.state.nbytes for row in self._rows.values())
         kv += self._prefixes.nbytes if self._prefixes is not None else 0
-        kv += self._drafting.kv_nbytes
+        kv += self._drafting.kv_nbytes + self._model.stacked_nbytes
         rows = len(self._rows) + (self._prefixes.segments if self._prefixes is not None else 0)
         return self._memory.reading(kv, rows)
 

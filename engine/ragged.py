@@ -15,6 +15,7 @@ is loaded, and takes the fastest one that is right:
 from __future__ import annotations
 
 import contextlib
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
@@ -36,6 +37,7 @@ from .errors import ModelError
 from .kv_arrays import Prefix, Quantization, SharedPart
 from .ragged_attention import PrefixedKV, QuantizedKV, RaggedKV, continued
 from .row_layers import alone, gather, own_copy, scatter
+from .row_stack import CALM_PASSES, Stacking
 from .row_state import STATE_CACHES, Checkpoint, RowState, keeps_kv, kv_leaves, leaves, mapped
 
 log = structlog.get_logger(__name__)
@@ -85,6 +87,9 @@ class RaggedModel:
         fresh = list(leaves(make_prompt_cache(model)))
         self.resumes = all(type(leaf) is KVCache or type(leaf) in STATE_CACHES for leaf in fresh)
         """Whether a row can begin with what another one computed: every cache is of a class that can be kept."""
+        self.stacks = False
+        """Whether short rows may attend together (`row_stack`); only looked for where that pays, on a CPU."""
+        self._stacking: Stacking | None = None
         self.needs_checkpoints = any(isinstance(leaf, STATE_CACHES) for leaf in fresh)
         """Whether that takes a checkpoint beside the KV."""
 
@@ -101,6 +106,13 @@ class RaggedModel:
         chosen = candidate if _agrees(lambda: _probe_logits(candidate), expected, candidate.mode.value) else by_row
         if chosen.resumes:
             chosen.resumes = _agrees(lambda: _resumed_logits(chosen), expected[2:4], "resumed")
+        on_cpu = mx.default_device().type == mx.DeviceType.cpu
+        plain = all(type(cache) is KVCache for cache in make_prompt_cache(model))
+        if on_cpu and plain and chosen.mode is Mode.PACKED:
+            expected = _calm_logits(chosen)
+            chosen._stacking = Stacking(limit_bytes=sys.maxsize)
+            chosen.stacks = _agrees(lambda: _calm_logits(chosen), expected, "stacked")
+            chosen._stacking = None
         return chosen
 
     @property
@@ -137,6 +149,25 @@ class RaggedModel:
         parts = zip(*(prefix.layers for prefix in prefixes), strict=True)
         row.caches = mapped(row.caches, lambda leaf: continued(leaf, next(parts), moved) if keeps_kv(leaf) else leaf)
         row.shared += moved
+
+    def stack_short_rows(self, limit_bytes: int) -> None:
+        """Let short rows attend together, if this model `stacks`, over copies of at most so many bytes."""
+        if self.stacks and self.quantization is None:
+            self._stacking = Stacking(limit_bytes)
+
+    @property
+    def stacked_nbytes(self) -> int:
+        return self._stacking.nbytes if self._stacking is not None else 0
+
+    def release(self, row: RowState) -> None:
+        """A row has ended, or is about to change in ways of its own."""
+        if self._stacking is not None:
+            self._stacking.release(row)
+
+    def drop_stack(self) -> None:
+        """Give back what `stack_short_rows` takes; it is made again when it is needed."""
+        if self._stacking is not None:
+            self._stacking.drop()
 
     def quantize_kv(self, how: Quantization) -> None:
         """Keep the KV of new rows quantized. Raises `ModelError` where that cannot work."""
@@ -195,6 +226,8 @@ class RaggedModel:
             logits = self._separate(rows, counts, ids, wanted)
         for row, count in zip(rows, counts, strict=True):
             row.advance(count)
+        if self._stacking is not None:
+            self._stacking.passed()
         return logits
 
     @property
@@ -205,6 +238,7 @@ class RaggedModel:
 
     def trim(self, row: RowState, count: int) -> None:
         """Take back the last `count` tokens of a row (only where `trims`)."""
+        self.release(row)
         for cache in row.caches:
             cache.trim(count)
         row.length -= count
@@ -213,7 +247,10 @@ class RaggedModel:
         self, rows: Sequence[RowState], counts: Sequence[int], ids: mx.array, wanted: Sequence[int]
     ) -> mx.array:
         offset = mx.array([row.length + i for row, count in zip(rows, counts, strict=True) for i in range(count)])
-        layers = [RaggedKV(caches, counts, offset) for caches in zip(*(row.caches for row in rows), strict=True)]
+        stacked = self._stacking.layers(rows, counts, offset) if self._stacking is not None else None
+        layers = stacked or [
+            RaggedKV(caches, counts, offset) for caches in zip(*(row.caches for row in rows), strict=True)
+        ]
         keep = mx.array(list(wanted), dtype=mx.int32) if len(wanted) < ids.size else None
         if self._final_norm is None:
             logits: mx.array = self._model(ids[:, None], cache=layers)
@@ -287,6 +324,18 @@ def _probe_logits(model: RaggedModel) -> mx.array:
         model.forward(rows, [1, 1], mx.array([4, 1]), wanted=[0, 1]),
     ]
     return mx.concatenate(steps).astype(mx.float32)
+
+
+def _calm_logits(model: RaggedModel) -> mx.array:
+    """Of two rows that have got one token at a time for long enough to be stacked, [2, vocabulary]."""
+    rows = [model.new_row(), model.new_row()]
+    logits = model.forward(rows, [5, 3], mx.array([1, 2, 3, 4, 5, 6, 7, 1]), wanted=[5, 7])
+    for token in range(CALM_PASSES + 3):
+        logits = model.forward(rows, [1, 1], mx.array([token % 8, 7 - token % 8]), wanted=[0, 1])
+        mx.eval(logits)
+    for row in rows:
+        model.release(row)
+    return logits.astype(mx.float32)
 
 
 def _resumed_logits(model: RaggedModel) -> mx.array:

@@ -85,8 +85,16 @@ class _Visible:
         return cls(mx.arange(tail)[None] <= mx.arange(before, tail)[:, None]) if count > 1 else None
 
 
+class PassKV:
+    """What stands in the place of mlx-lm's cache of a layer while a batch passes, and attends for its rows."""
+
+    def attend(self, queries: mx.array, scale: float, mask: RaggedMask | None, sinks: mx.array | None) -> mx.array:
+        """Each row over its own keys and values: [tokens, heads, 1, head_dim] to the same shape."""
+        raise NotImplementedError
+
+
 @dataclass(slots=True)
-class RaggedKV:
+class RaggedKV(PassKV):
     """The KV caches of several rows in one layer, in the place of mlx-lm's cache for that layer.
 
     The batch axis holds the rows' new tokens one after the other: `counts[i]` entries belong to row i.
@@ -110,7 +118,6 @@ class RaggedKV:
         return keys, values
 
     def attend(self, queries: mx.array, scale: float, mask: RaggedMask | None, sinks: mx.array | None) -> mx.array:
-        """Each row over its own keys and values: [tokens, heads, 1, head_dim] to the same shape."""
         masks = mask if mask is not None else RaggedMask([None] * len(self.rows))
         outputs: dict[int, mx.array] = {}
         prefixed: dict[int, _PrefixedRow] = {}
@@ -152,6 +159,16 @@ class SoleKV(RaggedKV):
 
     def _packed(self, of_rows: list[mx.array]) -> mx.array:
         return of_rows[0]
+
+
+def whole_kv(cache: Any) -> tuple[mx.array, mx.array]:
+    """All keys and values of a row that are not quantized, parts and tail, [1, kv_heads, length, head_dim]."""
+    tail = tail_of(cache).each(lambda array: array.cut(0, cache.offset))
+    pieces = [*_parts_of(cache), tail]
+    if len(pieces) == 1:
+        return tail.keys.dense(), tail.values.dense()
+    keys = mx.concatenate([piece.keys.dense() for piece in pieces], axis=2)
+    return keys, mx.concatenate([piece.values.dense() for piece in pieces], axis=2)
 
 
 def _parts_of(row: Any) -> tuple[SharedPart, ...]:
@@ -267,7 +284,7 @@ def hook_attention() -> None:
         mask: Any,
         sinks: mx.array | None = None,
     ) -> mx.array:
-        if isinstance(cache, RaggedKV):
+        if isinstance(cache, PassKV):
             return cache.attend(queries, scale, mask, sinks)
         return _row_attention(queries, keys, values, cache=cache, scale=scale, mask=mask, sinks=sinks)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, QuantizedKVCache, RotatingKVCache
@@ -96,17 +96,58 @@ def _saved(leaf: Any) -> list[tuple[int, mx.array]]:
     return []
 
 
+class Stack(Protocol):
+    """Where rows may have their newest tokens (`row_stack.Stack`)."""
+
+    def newest(self, row: RowState, count: int) -> list[list[mx.array]]: ...
+
+    def free(self, row: RowState) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class RowState:
     """One row: a cache a layer, holding `length` tokens, the first `shared` of them in parts that others may read."""
 
-    caches: list[Any]
+    kept: list[Any]
+    """Its caches, without the last `behind` tokens."""
     length: int = 0
     shared: int = 0
+    stack: Stack | None = None
+    behind: int = 0
+    """How many of the newest tokens are in the stack alone."""
+    calm_passes: int = 0
+    """For how many passes it has got one token in each."""
     plan: CheckpointPlan | None = None
     """Where checkpoints are made on the way; None for models that need none, or when nobody keeps them."""
     checkpoints: list[Checkpoint] = field(default_factory=list)
     """Those made and not yet taken away."""
+
+    @property
+    def caches(self) -> list[Any]:
+        """With all of its tokens."""
+        self._catch_up()
+        return self.kept
+
+    @caches.setter
+    def caches(self, caches: list[Any]) -> None:
+        self.kept = caches
+
+    def leave_stack(self) -> None:
+        """Go on with its own caches."""
+        if self.stack is not None:
+            self._catch_up()
+            self.stack.free(self)
+            self.stack = None
+
+    def _catch_up(self) -> None:
+        if not self.behind:
+            return
+        assert self.stack is not None, "behind nothing"
+        for cache, (keys, values) in zip(self.kept, self.stack.newest(self, self.behind), strict=True):
+            cache.update_and_fetch(keys, values)
+        self.behind = 0
+        # Now: what waits to be computed would hold the stack's arrays, which could then not be written in place.
+        mx.eval([(cache.keys, cache.values) for cache in self.kept])
 
     @property
     def next_stop(self) -> int | None:
@@ -116,12 +157,14 @@ class RowState:
     @property
     def nbytes(self) -> int:
         """Bytes of what is this row's own."""
-        own: int = sum(cache.nbytes for cache in self.caches)
+        own: int = sum(cache.nbytes for cache in self.kept)
         return own + sum(checkpoint.nbytes for checkpoint in self.checkpoints)
 
     def advance(self, count: int) -> None:
         """`count` tokens were appended."""
         stop = self.next_stop
         self.length += count
+        if self.stack is not None:
+            self.behind += count
         if stop == self.length:
             self.checkpoints.append(Checkpoint.of(self.caches, self.length))

@@ -96,6 +96,14 @@ def model_of(name: str) -> RaggedModel:
     return RaggedModel.probe(build(next(family for family in FAMILIES if family.name == name)))
 
 
+@functools.cache
+def stacking_model_of(name: str) -> RaggedModel:
+    """The same model; its short rows attend together where it allows that."""
+    model = RaggedModel.probe(build(next(family for family in FAMILIES if family.name == name)))
+    model.stack_short_rows(limit_bytes=1 << 30)
+    return model
+
+
 def batch_of(
     model: RaggedModel,
     drafting: Drafting,

@@ -45,7 +45,7 @@ from stoker.engine.protocol import (
 from stoker.engine.scheduler import Chunk, Scheduler
 
 from .model_families import FAMILIES, VOCABULARY, Family, memory_for
-from .test_mlx_batch import batch_of, eager_drafting, model_of, no_drafting, outputs
+from .test_mlx_batch import batch_of, eager_drafting, model_of, no_drafting, outputs, stacking_model_of
 
 LIMITS = Limits(max_running=3, max_waiting=64, context_tokens=400)
 LONGEST_TOKENS = 160
@@ -70,6 +70,8 @@ class WatchedBatch(MlxBatch):
         assert len(self._rows) == 1 or self.has_room_after(chunks)
         super().launch(chunks)
         kept = self._prefixes.nbytes if self._prefixes is not None else 0
+        # What short rows attend to together is beside the budget, with a bound of its own.
+        kept += self._model.stacked_nbytes
         assert (self.memory().kv or 0) <= self._own_nbytes([]) + kept
 
 
@@ -127,9 +129,10 @@ class ScriptedLink(Link):
 class Lives:
     """One engine after the other over the same folder, each with little memory for KV."""
 
-    def __init__(self, family: Family, folder: Path, kv_rows: float, drafts: bool) -> None:
+    def __init__(self, family: Family, folder: Path, kv_rows: float, *, drafts: bool, stacks: bool) -> None:
         self.history = History()
-        self._model = model_of(family.name)
+        self._model = stacking_model_of(family.name) if stacks else model_of(family.name)
+        self._runs_ahead = not stacks
         self._folder = folder
         self._memory = memory_for(self._model)
         self._memory = memory_for(self._model, int(kv_rows * self._memory.kv.cost.of(LONGEST_TOKENS)))
@@ -137,6 +140,7 @@ class Lives:
 
     def live(self, script: Sequence[Sequence[Inbound]], dies: bool) -> None:
         """One life; `script` is what arrives before each step."""
+        self._model.drop_stack()
         disk = DiskTier(self._folder, 1 << 30, version="v1") if self._model.resumes else None
         prefixes = None if disk is None else PrefixCache(ROOT, self._memory.kv.nbytes, disk, self._model)
         batch = WatchedBatch(
@@ -148,6 +152,7 @@ class Lives:
             grammars=None,
             drafting=eager_drafting() if self._drafts else no_drafting(),
             prefixes=prefixes,
+            runs_ahead=self._runs_ahead,
         )
         scheduler = Scheduler(LIMITS.max_running, LIMITS.max_waiting, lambda decoding, prefilling: 16)
         link = ScriptedLink(self.history, script, dies)
@@ -218,14 +223,19 @@ moments = st.lists(st.one_of(arrivals, arrivals, arrivals, cancellations, reclai
     lives=st.lists(st.lists(moments, min_size=2, max_size=8), min_size=1, max_size=2),
     kv_rows=st.floats(1.0, 3.0),
     drafts=st.booleans(),
+    stacks=st.booleans(),
 )
 def test_whatever_happens_each_request_says_what_it_says_alone_and_nothing_is_left(
-    family: Family, lives: list[list[list[Arrival | int | Reclaim | Tighten]]], kv_rows: float, drafts: bool
+    family: Family,
+    lives: list[list[list[Arrival | int | Reclaim | Tighten]]],
+    kv_rows: float,
+    drafts: bool,
+    stacks: bool,
 ) -> None:
     arrived: dict[str, Arrival] = {}
     cancelled: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
-        run = Lives(family, Path(folder), kv_rows, drafts)
+        run = Lives(family, Path(folder), kv_rows, drafts=drafts, stacks=stacks)
 
         def inbound(what: Arrival | int | Reclaim | Tighten) -> Inbound:
             match what:
@@ -253,10 +263,11 @@ def test_whatever_happens_each_request_says_what_it_says_alone_and_nothing_is_le
             assert said == whole
 
 
+@pytest.mark.parametrize("stacks", [False, True])
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
-def test_rows_that_share_the_memory_of_one_take_turns(family: Family, tmp_path: Path) -> None:
+def test_rows_that_share_the_memory_of_one_take_turns(family: Family, stacks: bool, tmp_path: Path) -> None:
     """So that the property above is not true only because nothing was ever preempted."""
-    run = Lives(family, tmp_path, 1.0, drafts=False)
+    run = Lives(family, tmp_path, 1.0, drafts=False, stacks=stacks)
     arrivals = {f"r{number}": Arrival(number, 20, 70, 1) for number in range(3)}
     for name, arrival in arrivals.items():
         run.history.submit(arrival.request(name))
