@@ -22,6 +22,11 @@ class Estimate:
     repeats: int
 
 
+def exact(value: float) -> Estimate:
+    """What is computed, not measured: it would be the same again."""
+    return Estimate(value, value, value, 1)
+
+
 def estimate(values: Iterable[float | None]) -> Estimate | None:
     """By the percentile bootstrap (Efron 1979). None if nothing was measured.
 

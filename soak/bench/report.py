@@ -63,21 +63,18 @@ def metric_rows(columns: Sequence[dict[str, Estimate | None]], judged: bool) -> 
 
 
 def _best(cells: Sequence[Estimate | None], lower: bool) -> tuple[int, ...]:
-    """The leading cell and those whose intervals reach it, between which nothing is decided; none if that is all."""
-    known = [(cell.median, number) for number, cell in enumerate(cells) if cell is not None]
-    if len(known) < 2:
+    """The leading cell and those whose intervals reach it, between which nothing is decided; none if that is all.
+
+    None either where a cell was measured once: nobody knows how far it reaches.
+    """
+    known = [(cell, number) for number, cell in enumerate(cells) if cell is not None]
+    if len(known) < 2 or any(cell.low is None for cell, _ in known):
         return ()
-    _, leader = min(known) if lower else max(known)
-    best = tuple(number for _, number in known if _reach(cells[number], cells[leader]))
+    leader, _ = (min if lower else max)(known, key=lambda each: each[0].median)
+    best = tuple(number for cell, number in known if _reach(cell, leader))
     return best if len(best) < len(known) else ()
 
 
-def _reach(one: Estimate | None, other: Estimate | None) -> bool:
-    if one is None or other is None:
-        return False
-    (low, high), (least, most) = _interval(one), _interval(other)
-    return low <= most and least <= high
-
-
-def _interval(cell: Estimate) -> tuple[float, float]:
-    return (cell.median if cell.low is None else cell.low, cell.median if cell.high is None else cell.high)
+def _reach(one: Estimate, other: Estimate) -> bool:
+    bounds = (one.low, other.high), (other.low, one.high)
+    return all(low is not None and high is not None and low <= high for low, high in bounds)

@@ -14,7 +14,7 @@ from ...engine.conversion import Precision
 from ...engine.models import check
 from ...engine.progress import Progress
 from ..bench.benching import Plan, lag_notes, plan_facts
-from ..bench.estimate import Estimate, estimate
+from ..bench.estimate import Estimate, estimate, exact
 from ..bench.figures import METRICS, Better, Seen
 from ..bench.report import Report, Row, Table, metric_rows
 from ..bench.sitting import sit, warm_up
@@ -93,7 +93,7 @@ def _median(found: Estimate | None) -> float | None:
 
 def _quality_rows(quality: list[Quality], sizes: list[int]) -> tuple[Row, ...]:
     def cells(values: list[float]) -> tuple[Estimate | None, ...]:
-        return tuple(Estimate(value, None, None, 1) for value in values)
+        return tuple(exact(value) for value in values)
 
     rows: list[tuple[Row, Better]] = [
         (Row("perplexity", "perplexity", "plain", "on a small text of prose, talk, sums and code",

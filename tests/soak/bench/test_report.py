@@ -7,7 +7,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from stoker.soak.bench.estimate import Estimate, estimate
+from stoker.soak.bench.estimate import Estimate, estimate, exact
 from stoker.soak.bench.figures import METRICS
 from stoker.soak.bench.page import html
 from stoker.soak.bench.report import Report, Table, metric_rows
@@ -38,6 +38,15 @@ def test_the_better_one_is_marked_whichever_way_better_is() -> None:
 
 def test_what_the_repeats_do_not_decide_is_not_marked() -> None:
     assert best(report(column(1.0, 0.5), column(1.2, 0.5)), "ttft_p50") == ()
+
+
+def test_what_was_measured_once_is_not_marked() -> None:
+    once = {metric.key: estimate([metric.of(seen(outcome()))]) for metric in METRICS}
+    assert best(report(once, column(9.0, 0.1)), "ttft_p50") == ()
+
+
+def test_what_is_computed_is_marked() -> None:
+    assert best(report({"ttft_p50": exact(1.0)}, {"ttft_p50": exact(2.0)}), "ttft_p50") == (0,)
 
 
 def test_two_that_are_not_told_apart_share_the_mark() -> None:
