@@ -82,6 +82,8 @@ def _tokens(summary: Summary, bounds: Gates, workload: str) -> GateResult:
         f"tokens were lost or repeated in {summary.lost} answers "
         f"({summary.shifted} of {summary.compared} that can be compared)"
     )
+    if not summary.lost and not summary.compared:
+        return _unsure("tokens", "no answer could be compared with an earlier one to the same question", None, 0)
     return _at_most("tokens", summary.lost, 0, words, lambda x: f"{x:.0f}")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import plotly.graph_objects as go
@@ -20,6 +22,7 @@ GREY = "#8a8f98"
 SHORTEST_SHARE = 0.0015
 """Of the run: a restart of two seconds would be no pixel of three days."""
 MB = 1e6
+GAP_STEPS = 2.5
 
 
 def figures(run: Run, intervals: Sequence[Interval]) -> dict[str, go.Figure]:
@@ -103,14 +106,29 @@ def _marks(figure: go.Figure, name: str, at: Sequence[float], words: Sequence[st
 def _line(
     figure: go.Figure, name: str, at: Sequence[float], values: Sequence[float | None], color: str, **more: Any
 ) -> None:
+    times, values = _broken(at, values)
     figure.add_scatter(
-        x=[_when(each) for each in at],
-        y=list(values),
+        x=times,
+        y=values,
         name=name,
         mode="lines",
         connectgaps=False,
         **{"line": {"color": color, "width": 2}, **more},
     )
+
+
+def _broken(at: Sequence[float], values: Sequence[float | None]) -> tuple[list[datetime], list[float | None]]:
+    """No line leads over the time in which the run was away."""
+    usual_s = median(later - earlier for earlier, later in pairwise(at)) if len(at) > 2 else 0.0
+    times: list[datetime] = []
+    drawn: list[float | None] = []
+    for number, (each, value) in enumerate(zip(at, values, strict=True)):
+        if number and usual_s and each - at[number - 1] > GAP_STEPS * usual_s:
+            times.append(_when(each - usual_s))
+            drawn.append(None)
+        times.append(_when(each))
+        drawn.append(value)
+    return times, drawn
 
 
 def _latency(over_time: Sequence[Point]) -> go.Figure:
@@ -187,8 +205,6 @@ def _growth(intervals: Sequence[Interval], growths: Sequence[Growth]) -> go.Figu
 
 
 def _cache(over_time: Sequence[Point]) -> go.Figure:
-    figure = _figure(
-        220, yaxis={"title": {"text": "cached share of prompt tokens"}, "tickformat": ".0%", "range": [0, 1]}
-    )
+    figure = _figure(220, yaxis={"title": {"text": "of prompt tokens"}, "tickformat": ".0%", "range": [0, 1]})
     _line(figure, "hit rate", [point.at for point in over_time], [point.hit_share for point in over_time], LINES[2])
     return figure

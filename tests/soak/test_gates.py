@@ -48,6 +48,10 @@ def test_one_answer_with_a_lost_token_is_too_many(what: dict[str, object]) -> No
     assert failing(changed(hours(2), 7, **what)) == {"tokens"}
 
 
+def test_a_run_in_which_nothing_could_be_compared_proves_nothing_about_tokens() -> None:
+    assert gates(hours(2, compared=0))["tokens"].outcome is INCONCLUSIVE
+
+
 def test_an_answer_that_was_drawn_otherwise_or_repeats_itself_is_told_and_fails_nothing() -> None:
     assert failing(changed(hours(2), 7, altered=1, findings={"repetition": 3, "mojibake": 1})) == set()
 
