@@ -207,20 +207,7 @@ _GATES: tuple[Gate, ...] = (
     _cache_hits,
     _incidents,
 )
-NAMES = (
-    "load",
-    "errors",
-    "tokens",
-    "crashes",
-    "uptime",
-    "recovery",
-    "ttft_drift",
-    "tpot_drift",
-    "memory",
-    "fragmentation",
-    "cache_hits",
-    "incidents",
-)
+NAMES = tuple(gate.__name__.removeprefix("_") for gate in _GATES)
 """Of the gates, as metrics and reports have them."""
 
 
