@@ -64,7 +64,7 @@ REACH = (
         "StokerCanaryFailing",
         _CRITICAL,
         'sum(increase(stoker_canary_requests_total{outcome="failed"}[5m])) > 0.5 '
-        'unless on () sum(increase(stoker_canary_requests_total{outcome="answered"}[1m])) > 0.5',
+        'unless on () sum(increase(stoker_canary_requests_total{outcome="answered"}[30s])) > 0.5',
         "A small request of Stoker's own was not answered; users' are likely not either.",
         "`stoker doctor` asks at every layer and says which one does not answer.",
         "stoker-uptime",

@@ -80,8 +80,10 @@ async def _alertmanager(folder: Path) -> None:
     async with receiving() as receiver:
         trees = {
             "loop": RunningTree(folder / "loop", ORDINARY.replace("every_s = 1.0", "every_s = 5.0")),
-            # Slowly enough that the finding outlasts a scrape.
-            "leak": RunningTree(folder / "leak", LEAKING.replace("speed = 480", "speed = 80")),
+            # Slowly enough that the finding outlasts a scrape, and that there is memory until then.
+            "leak": RunningTree(
+                folder / "leak", LEAKING.replace("speed = 480", "speed = 120").replace("= 200_000", "= 50_000")
+            ),
         }
         for tree in trees.values():
             await asyncio.to_thread(tree.start)
