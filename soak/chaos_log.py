@@ -22,6 +22,11 @@ class ChaosLog:
         self._calm = asyncio.Event()
         self._calm.set()
 
+    @property
+    def acting(self) -> bool:
+        """Whether an act is under way."""
+        return self._since is not None
+
     async def calm(self, within_s: float) -> None:
         """Wait for the end of an act under way, but not longer."""
         with contextlib.suppress(TimeoutError):

@@ -35,6 +35,8 @@ UNWANTED_PATIENCE_S = 30.0
 MOST_JUDGEMENTS = 60
 """While it runs: what they cost grows with the run, so in a long one not every interval is judged."""
 INCIDENT_MARGIN_S = 120.0
+SPELLS_MARGIN_S = 30.0
+"""The watchdog counts back from when it answers, which may take a while on a machine that is busy."""
 CLOCK_S = 0.001
 """No run is a millisecond short."""
 
@@ -149,7 +151,7 @@ class Soak:
         self._tally.lag_s = self._parts.load.lag_s()
         tally, since = self._tally, self._tally.since
         until = self._clock()
-        spells = await self._parts.tree.spells(until - since + LOOK_S)
+        spells = await self._parts.tree.spells(until - since + SPELLS_MARGIN_S)
         interval = tally.close(
             until=until,
             spells=covered(spells, since, until, self._parts.tree.wanted),
@@ -181,7 +183,9 @@ class Soak:
 
     async def _say(self, live: bool) -> None:
         every = max(1, len(self.history) // MOST_JUDGEMENTS)
-        if self._result is None or not live or len(self.history) % every == 0:
+        # What an act of chaos costs is explained once it is over, and must not look like a failure before.
+        due = len(self.history) % every == 0 and not self._chaos.acting
+        if self._result is None or not live or due:
             self._result = self._run.result or judged(self._run, self.history)
         done_s, plan = self._done_s, self._run.plan
         requests = sum(each.requests for each in self.history)
