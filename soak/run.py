@@ -17,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..watchdog.journal import records
 from ..watchdog.soak_news import GateOutcome, SoakNews
 from .acts import Acts
 from .chaos import planned
@@ -35,6 +36,7 @@ UNWANTED_PATIENCE_S = 30.0
 MOST_JUDGEMENTS = 60
 """While it runs: what they cost grows with the run, so in a long one not every interval is judged."""
 INCIDENT_MARGIN_S = 120.0
+SPELLS_TRIES, SPELLS_RETRY_S = 10, 3.0
 SPELLS_MARGIN_S = 30.0
 """The watchdog counts back from when it answers, which may take a while on a machine that is busy."""
 CLOCK_S = 0.001
@@ -151,7 +153,7 @@ class Soak:
         self._tally.lag_s = self._parts.load.lag_s()
         tally, since = self._tally, self._tally.since
         until = self._clock()
-        spells = await self._parts.tree.spells(until - since + SPELLS_MARGIN_S)
+        spells = await self._spells(since)
         interval = tally.close(
             until=until,
             spells=covered(spells, since, until, self._parts.tree.wanted),
@@ -163,6 +165,16 @@ class Soak:
         self.history.append(interval)
         self._done_s += interval.seconds
         await self._parts.keeping.save(self._run, [interval])
+
+    async def _spells(self, since: float) -> list[records.Interval] | None:
+        """What the tree was since then. A watchdog that is slow to answer is not a tree that is down: it is asked again,
+        and knows what was meanwhile; None when it stays away."""
+        for _ in range(SPELLS_TRIES):
+            spells = await self._parts.tree.spells(self._clock() - since + SPELLS_MARGIN_S)
+            if spells is not None or not self._parts.tree.wanted:
+                return spells
+            await asyncio.sleep(SPELLS_RETRY_S)
+        return None
 
     async def _new_incidents(self, until: float) -> list[IncidentSeen]:
         """Those that began or changed since the interval before; what was wrong before the run is not its own."""
