@@ -167,8 +167,10 @@ class Soak:
         await self._parts.keeping.save(self._run, [interval])
 
     async def _spells(self, since: float) -> list[records.Interval] | None:
-        """What the tree was since then. A watchdog that is slow to answer is not a tree that is down: it is asked again,
-        and knows what was meanwhile; None when it stays away."""
+        """What the tree was since then; None when its watchdog stays away.
+
+        One that is slow to answer is no tree that is down: it is asked again, and knows what was meanwhile.
+        """
         for _ in range(SPELLS_TRIES):
             spells = await self._parts.tree.spells(self._clock() - since + SPELLS_MARGIN_S)
             if spells is not None or not self._parts.tree.wanted:
