@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import aiohttp
 import psutil
@@ -22,7 +22,6 @@ class Scrape:
     """What a target's metrics say, as far as they say it."""
 
     memory_bytes: int | None = None
-    by_kind: dict[str, int] = field(default_factory=dict)
     engine_restarts: int | None = None
 
 
@@ -39,20 +38,20 @@ def of_processes(pid: int, sensor: ProcessSensor | None = None) -> int | None:
 
 
 def parsed(page: str) -> Scrape:
-    """Of Stoker its engine's memory by kind, of others what Prometheus's client libraries export."""
+    """Of Stoker its engine's footprint, of others what Prometheus's client libraries export."""
     resident: float | None = None
     restarts: float | None = None
-    kinds: dict[str, int] = {}
+    footprint: float | None = None
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
-            if sample.name == PREFIX + ENGINE_MEMORY.name:
-                kinds[sample.labels["kind"]] = int(sample.value)
+            if sample.name == PREFIX + ENGINE_MEMORY.name and sample.labels["kind"] == "footprint":
+                footprint = sample.value
             elif sample.name == _RESIDENT:
                 resident = sample.value
             elif sample.name == ENGINE_RESTARTS:
                 restarts = (restarts or 0) + sample.value
-    whole = kinds.get("footprint", resident)
-    return Scrape(None if whole is None else int(whole), kinds, None if restarts is None else int(restarts))
+    whole = resident if footprint is None else footprint
+    return Scrape(None if whole is None else int(whole), None if restarts is None else int(restarts))
 
 
 async def scraped(http: aiohttp.ClientSession, url: str) -> Scrape:
