@@ -85,17 +85,17 @@ def test_a_run_with_chaos_passes_and_is_told_of_everywhere(serve_tree: ServeTree
 
 
 @pytest.mark.parametrize(
-    ("faults", "growth", "reasons"),
+    ("faults", "growth", "seconds", "reasons"),
     [
-        ('faults = [{ kind = "leak", amount = 100000 }]', 50e6, {"memory"}),
-        ('faults = [{ kind = "slow", amount = 4.0, after_tokens = 5500 }]', 1e9, {"ttft_drift", "tpot_drift"}),
+        ('faults = [{ kind = "leak", amount = 100000 }]', 50e6, "15s", {"memory"}),
+        ('faults = [{ kind = "slow", amount = 2.5, after_tokens = 4200 }]', 1e9, "20s", {"ttft_drift", "tpot_drift"}),
     ],
     ids=["leaking", "slowed"],
 )
 def test_a_sick_engine_fails_for_exactly_its_sickness(
-    serve_tree: ServeTree, faults: str, growth: float, reasons: set[str]
+    serve_tree: ServeTree, faults: str, growth: float, seconds: str, reasons: set[str]
 ) -> None:
-    code, run = finished(soak(serve_tree(config(faults, growth)), "--duration", "15s"))
+    code, run = finished(soak(serve_tree(config(faults, growth)), "--duration", seconds))
     assert code == 1
     assert failing(run) and failing(run) <= reasons, run["result"]["verdict"]
 
