@@ -6,14 +6,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from stoker.soak.texts import parting
 from tests.chaos.clients import Answer
 from tests.chaos.monkey import Kill
 from tests.chaos.workload import Request
 
 IN_TRANSIT_S = 0.1
 """What arrives so soon after a kill was sent before it."""
-MAX_SHIFT = 400
-PROBE = 24
 GREEDY_EQUAL_SHARE = 0.99
 GAP_FACTOR = 1.3
 TIE_MARGIN = 1e-3
@@ -128,17 +127,9 @@ def judge(
 
 
 def difference(request: Request, got: str, expected: str) -> Difference | None:
-    """How two texts part. Lost or repeated text shows as the expected one going on, at another place."""
-    if got == expected:
-        return None
-    at = next((i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b), min(len(got), len(expected)))
-    lost = any(_goes_on(got[at:], expected[at + shift :]) for shift in range(1, MAX_SHIFT))
-    repeated = any(_goes_on(got[at + shift :], expected[at:]) for shift in range(1, MAX_SHIFT))
-    return Difference(request, got, expected, at, shifted=lost or repeated)
-
-
-def _goes_on(text: str, expected: str) -> bool:
-    return len(text) >= PROBE and text[:PROBE] == expected[:PROBE]
+    """How two texts part."""
+    found = parting(got, expected)
+    return Difference(request, got, expected, found.at, found.shifted) if found is not None else None
 
 
 def _wrong_count(answer: Answer) -> str | None:

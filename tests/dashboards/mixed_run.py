@@ -99,8 +99,9 @@ async def _who_gives_up(tree: RunningTree, ends: float) -> None:
         while time.monotonic() < ends:
             chat = Chat(tree.api, chat_body("Never mind.", max_tokens=400, stream=True))
             asking = asyncio.create_task(chat.run(http))
-            with contextlib.suppress(TimeoutError, ChatFailed):  # 429 in the burst
-                await asyncio.wait_for(asyncio.shield(asking), 1.0)
+            with contextlib.suppress(TimeoutError):  # 429 in the burst
+                async with asyncio.timeout(1.0):
+                    await chat.until(2)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
             await asyncio.sleep(min(CANCEL_EVERY_S, max(0.0, ends - time.monotonic())))

@@ -20,7 +20,7 @@ from tests.pictures.answers import Source, answers_to
 
 __all__ = ["serve_tree", "tree"]
 
-LOAD_S = 12.0
+LOAD_S = 18.0
 
 
 @pytest.mark.timeout(120)

@@ -28,6 +28,7 @@ def test_an_idle_tree_ends_at_once_and_leaves_nothing(tree: RunningTree, number:
         "default.epoch",
         "engine-default.json",
         "service.json",
+        "soak.json",
     }
 
 
