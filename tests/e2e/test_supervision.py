@@ -14,7 +14,7 @@ from stoker.engine.client import SocketEngineClient
 from stoker.engine.protocol import Heartbeat, Ready, RequestEvent, Sampling, Submit
 from stoker.watchdog.supervisor import State
 from tests.e2e.conftest import ServeTree
-from tests.e2e.running import SIMULATED, RunningTree, get, stoker
+from tests.e2e.running import SIMULATED, RunningTree, eventually, get, stoker
 
 CRASHES_ON_WORK = (
     SIMULATED
@@ -106,7 +106,10 @@ async def test_a_crash_loop_stops_at_the_intensity_and_says_so(serve_tree: Serve
     assert (engine.restarts, engine.epoch, engine.pid) == (3, 4, None)
     assert engine.failure is not None
     assert "after 3 restarts within 120 s (last: killed by SIGKILL)" in engine.failure
-    assert engine.failure in [record.get("error") for record in tree.log() if record["event"] == "circuit_open"]
+    # Lines are written in groups.
+    await eventually(
+        lambda: engine.failure in [line.get("error") for line in tree.log() if line["event"] == "circuit_open"]
+    )
     assert get(f"{tree.api}/health/ready")[0] == 503
 
     told = stoker(tree.home, "status")
