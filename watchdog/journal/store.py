@@ -15,7 +15,22 @@ from typing import Any, TypeVar
 
 import msgspec
 from alembic.util import CommandError
-from sqlalchemy import Integer, Table, and_, bindparam, cast, delete, event, func, insert, or_, select, text, update
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Table,
+    and_,
+    bindparam,
+    cast,
+    delete,
+    event,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -222,6 +237,7 @@ def _engine(url: str) -> AsyncEngine:
     engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=0, pool_timeout=POOL_PATIENCE_S)
     if sqlite_file(url) is not None:
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin)
     return engine
 
 
@@ -231,6 +247,13 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     for pragma in (f"busy_timeout = {LOCK_PATIENCE_MS}", "journal_mode = WAL", "synchronous = NORMAL"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+    # Python's own transactions begin with the first change of a row. A table that is made before would stay when what
+    # makes the next one fails, and the next opening would meet it.
+    connection.isolation_level = None
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
 
 
 def _kind_order(record: Record) -> str:

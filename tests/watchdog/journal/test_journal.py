@@ -18,7 +18,7 @@ import pytest
 from stoker.watchdog.journal import journal as module
 from stoker.watchdog.journal import queue
 from stoker.watchdog.journal import store as store_module
-from stoker.watchdog.journal.errors import JournalDamaged
+from stoker.watchdog.journal.errors import JournalDamaged, JournalUnavailable
 from stoker.watchdog.journal.journal import Journal, Retention
 from stoker.watchdog.journal.records import Incident, IncidentTold, Interval, Record, SampleRecord
 from stoker.watchdog.journal.store import Store
@@ -160,6 +160,27 @@ async def test_while_the_disk_is_full_records_wait_and_none_is_lost(
         await heard.recovered.wait()
     assert "full" in heard.failures[0]
     assert (rows(file, "samples"), rows(file, "incidents")) == (100, 1)
+
+
+@pytest.mark.parametrize("pages", [4, 10, 17, 24])
+async def test_tables_that_a_full_disk_leaves_half_made_are_made_once_there_is_room(
+    pages: int, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = store_module._prepare_sqlite
+
+    def full(connection: object, record: object) -> None:
+        real(connection, record)
+        cursor = connection.cursor()  # type: ignore[attr-defined]
+        cursor.execute(f"PRAGMA max_page_count = {pages}")
+        cursor.close()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_prepare_sqlite", full)
+        with pytest.raises(JournalUnavailable, match="full"):
+            await Store.opened(url_of(file))
+    store = await Store.opened(url_of(file))
+    await store.write(EACH)
+    await store.close()
 
 
 async def test_a_damaged_file_is_set_aside_and_a_new_one_begun(file: Path, heard: Heard) -> None:
