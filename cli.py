@@ -215,7 +215,7 @@ def _schema_rows(section: Section, table: str = "") -> Iterator[tuple[str, str, 
             yield from _schema_rows(default, f"{table}{name}.")
         else:
             kind = field.annotation.__name__ if isinstance(field.annotation, type) else str(field.annotation)
-            yield f"{table}{name}", kind, json.dumps(default), field.description or ""
+            yield f"{table}{name}", kind, json.dumps(default, default=str), field.description or ""
 
 
 @models_app.command("pull")
