@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STRETCH = 2.2
+STRETCH = 2.0
 OF_WAITING = 2.0
 """How much a row that waits for its first token counts against one whose next token waits."""
 MIN_CHUNK = 8
-LOOK_EVERY = 8
+LOOK_EVERY = 16
 """One in so many steps beside a long prompt computes `MIN_CHUNK` of it, to see what the streams cost by themselves:
 chunks that are all alike do not tell, and streams that seem dearer than they are get longer pauses."""
 

@@ -65,7 +65,7 @@ def test_streams_that_seemed_dear_are_found_to_be_cheap_while_a_long_prompt_is_c
         pauses.append(0.075 + chunk * (0.004 + 3e-6 * done))
         pace.observe(pauses[-1], load(4, chunk, behind=done))
         done += chunk
-    assert max(pauses[len(pauses) // 2 :]) < 1.2 * STRETCH * 0.075
+    assert max(pauses[len(pauses) // 2 :]) < 1.3 * STRETCH * 0.075
 
 
 def test_where_most_rows_wait_for_their_first_token_the_pause_may_be_longer() -> None:
