@@ -1,4 +1,4 @@
-"""What the engine does over its socket, section by section; `stoker compare` measures whole servers over HTTP.
+"""What the engine does, section by section: over HTTP against `mlx_lm.server`, and by itself over its socket.
 
 What is about scheduling runs without drafts, whose tokens come in bursts.
 
@@ -17,11 +17,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stoker.config import Engine
-from tests.bench import drafts
+from tests.bench import against_server, drafts
 from tests.bench.bare_loop import BareLoop
 from tests.bench.one_engine import Bench, Figures, prompt_of, with_engine
 
@@ -124,6 +125,9 @@ def _in_an_engine(model: Path, engine: Engine, use: Callable[[Bench], Awaitable[
 
 
 SCENARIOS: dict[str, Callable[[Path], Figures]] = {
+    **{f"streams-{count}": partial(against_server.streams, count=count) for count in (1, 4, 8, 16)},
+    "seeds": against_server.seeded,
+    "agents": against_server.agents,
     "repeated-code": drafts.repeated_code,
     "prose": drafts.prose,
     "batches": against_a_bare_loop,

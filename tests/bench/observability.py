@@ -24,7 +24,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from stoker.config import Simulated, Telemetry
 from stoker.service.metrics import Metrics
 from stoker.soak.target import Target
-from tests.bench.chat import tokens_per_second
+from tests.bench.chat import questions, tokens_per_second
 from tests.service.collector import http_collector
 from tests.service.rig import Rig, ask, events, text_of
 
@@ -135,10 +135,10 @@ async def rate_of(rig: Rig, with_engine: Rig, turn: str) -> tuple[float, float]:
     assert with_engine.engine is not None
     processes = [psutil.Process(each.pid) for each in (rig.service, with_engine.engine)]
     # They differ from the first word on, so that no prefix cache helps the second side.
-    questions = [f"{turn}.{stream} is the number of this task: write a long story." for stream in range(STREAMS)]
+    texts = [f"{turn}.{stream} is the number of this task: write a long story." for stream in range(STREAMS)]
     used = -sum(sum(process.cpu_times()[:2]) for process in processes)
     target = Target(rig.url, "default", options={"logit_bias": ENDLESS})
-    rate = await tokens_per_second(target, questions, REAL_TOKENS)
+    rate = await tokens_per_second(target, questions(texts, REAL_TOKENS))
     used += sum(sum(process.cpu_times()[:2]) for process in processes)
     return rate, used / (STREAMS * REAL_TOKENS)
 
