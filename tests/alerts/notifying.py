@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pytest
 import yaml
 
 from stoker.alerts.rules import FILE
-from tests.dashboards.prometheus_server import ask, running_prometheus
+from tests.dashboards.prometheus_server import ask, running_prometheus, until_ready
 from tests.dashboards.stack import PROVISIONING
 
 DEADLINE_S = 30.0
@@ -72,7 +71,7 @@ def alertmanager(folder: Path, hooks: str, speed: float) -> Iterator[str]:
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _until_ready(address)
+        until_ready(f"http://{address}", "Alertmanager")
         yield address
     finally:
         process.terminate()
@@ -112,14 +111,4 @@ def _until_scraped(url: str, targets: int) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not ask(url, f"count(count_over_time(up[5m]) >= {SCRAPES}) == {targets}"):
         assert time.monotonic() < deadline, "Prometheus does not scrape"
-        time.sleep(0.1)
-
-
-def _until_ready(address: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{address}/-/ready") as response:
-            if response.status == 200:
-                return
-        assert time.monotonic() < deadline, "Alertmanager does not become ready"
         time.sleep(0.1)

@@ -64,7 +64,7 @@ def running_prometheus(folder: Path) -> Iterator[str]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         url = f"http://127.0.0.1:{port}"
-        _until_ready(url)
+        until_ready(url, "Prometheus")
         yield url
     finally:
         process.terminate()
@@ -95,11 +95,12 @@ def _answer(url: str, path: str, parameters: dict[str, Any]) -> list[Any]:
         return result
 
 
-def _until_ready(url: str) -> None:
+def until_ready(url: str, what: str) -> None:
+    """Prometheus and Alertmanager say it alike."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/-/ready") as response:
             if response.status == 200:
                 return
-        assert time.monotonic() < deadline, "Prometheus does not become ready"
+        assert time.monotonic() < deadline, f"{what} does not become ready"
         time.sleep(0.1)
