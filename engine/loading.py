@@ -21,7 +21,7 @@ from .drafting import Drafting
 from .errors import GrammarError, ModelError
 from .grammar import GrammarCompiler
 from .kv_arrays import Quantization
-from .kv_cost import NO_KV, KvBudget, KvCost
+from .kv_cost import NO_KV, KvBudget, KvCost, measured
 from .kv_disk import DiskTier
 from .mlx_batch import MlxBatch
 from .prefix_blocks import BLOCK_TOKENS
@@ -56,7 +56,8 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
     drafts = engine.speculation == "auto" and ragged.trims
     draft_model, draft_weights, draft_cost = _draft_model(settings, vocabulary) if drafts else (None, 0, NO_KV)
     weights += draft_weights
-    kv = KvBudget(memory.kv_cost(ragged), engine.kv_budget_bytes or bounds.kv_budget(weights), draft_cost)
+    row = memory.short_row(ragged)
+    kv = KvBudget(measured(row.caches), engine.kv_budget_bytes or bounds.kv_budget(weights), draft_cost)
     log.info(
         "model_loaded",
         model=settings.model_name,
@@ -81,7 +82,7 @@ def load_batch(settings: EngineProcess) -> MlxBatch:
         name=settings.model_name,
         limits=limits,
         vocabulary=vocabulary,
-        memory=memory.MemoryPlan(weights, kv, bounds.limit, memory.arrays(_count(model), ragged)),
+        memory=memory.MemoryPlan(weights, kv, bounds.limit, memory.arrays(_count(model), row)),
         grammars=_grammars(settings.model_path, vocabulary, config.get("eos_token_id")),
         prefixes=_prefix_cache(settings, ragged, fingerprint, kv.nbytes),
         drafting=Drafting(drafts, time.perf_counter, draft_model),

@@ -218,8 +218,8 @@ class EngineLoop:
         if not prompt_tokens:
             ids = {chunk.id for _, chunk in step.pieces}
             tokens = sum(len(sampled.tokens) for sampled in drawn if sampled.id in ids)
-            context_tokens = sum(chunk.start + chunk.count for _, chunk in step.pieces)
-            self._meter.counts.decoded(seconds, len(ids), tokens, context_tokens)
+            # One token each, which attends to its whole context.
+            self._meter.counts.decoded(seconds, len(ids), tokens, context_tokens=attended)
 
     def _tell_what_is_under_way(self) -> None:
         """How long the next call may take depends on it, and that call may be the one that never returns."""

@@ -12,7 +12,7 @@ from .host_memory import cgroup_limit, physical_bytes
 from .kv_cost import KvBudget, KvCost, measured
 from .protocol import Memory
 from .ragged import RaggedModel
-from .row_state import leaves
+from .row_state import RowState, leaves
 
 HEADROOM_SHARE = 0.1
 """Of the memory, for what is neither weights nor KV nor the pool: a step's own arrays, and everything but MLX."""
@@ -85,17 +85,20 @@ class MemoryPlan:
         )
 
 
+def short_row(model: RaggedModel) -> RowState:
+    """A row with a short piece that is never computed: only its shapes are of use."""
+    row = model.new_row()
+    model.forward([row], [PIECE_TOKENS], mx.zeros(PIECE_TOKENS, mx.uint32), wanted=[])
+    return row
+
+
 def kv_cost(model: RaggedModel) -> KvCost:
-    """What this model's rows take, from the shapes of a short piece that is never computed."""
-    row = model.new_row()
-    model.forward([row], [PIECE_TOKENS], mx.zeros(PIECE_TOKENS, mx.uint32), wanted=[])
-    return measured(row.caches)
+    """What this model's rows take."""
+    return measured(short_row(model).caches)
 
 
-def arrays(weights: int, model: RaggedModel) -> Arrays:
-    """For a model whose weights are so many."""
-    row = model.new_row()
-    model.forward([row], [PIECE_TOKENS], mx.zeros(PIECE_TOKENS, mx.uint32), wanted=[])
+def arrays(weights: int, row: RowState) -> Arrays:
+    """For a model whose weights are so many, and whose rows are like this one."""
     a_row = len(tree_flatten([leaf.state for leaf in leaves(row.caches)]))
     limit = mx.device_info().get("resource_limit")
     return Arrays(weights, a_row, int(limit) if limit else None)
