@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..service.metrics import AVAILABILITY_OBJECTIVE, TTFT_OBJECTIVE, TTFT_OBJECTIVE_S
 from .rule import Alert, Group, Recording
 from .severity import Severity
+from .symptoms import UNREACHED
 
 FEWEST_REQUESTS = 10
 """In the longer window; of fewer, one failure would be a burn."""
@@ -57,6 +58,7 @@ class Objective:
     summary: str
     description: str
     board: str
+    causes: tuple[str, ...]
 
 
 def _sum(selector: str) -> str:
@@ -80,6 +82,7 @@ AVAILABILITY = Objective(
     summary="Requests fail so fast that the error budget will not last.",
     description="Clients get 5xx or broken streams. `stoker incidents --since 6h` says why and what was done.",
     board="stoker-uptime",
+    causes=(*UNREACHED, "StokerCanaryFailing", "StokerSheddingForLong"),
 )
 FIRST_TOKEN = Objective(
     alert="StokerSlowFirstToken",
@@ -90,6 +93,7 @@ FIRST_TOKEN = Objective(
     summary=f"Too many users wait longer than {TTFT_OBJECTIVE_S:g} s for the first token.",
     description="Look at the queue, the prefix cache and the heat of the machine: `stoker doctor --symptom slow`.",
     board="stoker-requests",
+    causes=(*UNREACHED, "StokerCanaryFailing", "StokerThrottled"),
 )
 OBJECTIVES = (AVAILABILITY, FIRST_TOKEN)
 
@@ -122,6 +126,7 @@ def _alerts(objective: Objective) -> Iterator[Alert]:
                 description=objective.description,
                 board=objective.board,
                 labels={"slo": slo, "window": burn.long},
+                causes=objective.causes,
             )
 
 

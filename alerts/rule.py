@@ -9,6 +9,8 @@ from typing import Any
 from .runbooks import runbook_url
 from .severity import Severity
 
+DOWN = "StokerDown"
+"""While the watchdog is away there is one thing to say."""
 GRAFANA = "http://127.0.0.1:3000/d"
 """Where the boards are found by their ids."""
 
@@ -37,14 +39,19 @@ class Alert:
     board: str
     lasting: str = "0s"
     """For how long it must be so; what Prometheus calls `for`."""
+    lingering: str = ""
+    """For how long it goes on after it is no longer so; what Prometheus calls `keep_firing_for`."""
+    causes: tuple[str, ...] = (DOWN,)
+    """Alerts that take this one over: while one of them fires, this one does not."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def as_yaml(self) -> dict[str, Any]:
         """As Prometheus reads it."""
         return {
             "alert": self.name,
-            "expr": self.expr,
+            "expr": self._expr_without_cause(),
             "for": self.lasting,
+            **({"keep_firing_for": self.lingering} if self.lingering else {}),
             "labels": {"severity": self.severity.value, **self.labels},
             "annotations": {
                 "summary": self.summary,
@@ -53,6 +60,11 @@ class Alert:
                 "dashboard_url": f"{GRAFANA}/{self.board}",
             },
         }
+
+    def _expr_without_cause(self) -> str:
+        if not self.causes:
+            return self.expr
+        return f'({self.expr}) unless on () ALERTS{{alertstate="firing",alertname=~"{"|".join(self.causes)}"}}'
 
 
 @dataclass(frozen=True)

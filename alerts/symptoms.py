@@ -1,10 +1,18 @@
-"""What users feel, or soon will, each as one alert: few, and each with something to do about it."""
+"""What users feel, or soon will, each as one alert: few, and each with something to do about it.
+
+Of a group the causes come first: Prometheus judges its rules one after the other, and each sees what those before it
+found.
+"""
 
 from __future__ import annotations
 
-from .rule import Alert, Group
+from .rule import DOWN, Alert, Group
 from .severity import Severity
 
+UNREACHED = (DOWN, "StokerRestartLoop", "StokerEngineDown", "StokerServiceDown")
+"""While one of these fires nobody is answered, and whatever else is wrong with answers follows from it."""
+_AFTERWARDS = "30s"
+"""Until a canary has shown that users are answered again."""
 _CRITICAL, _WARNING, _INFO = Severity.CRITICAL, Severity.WARNING, Severity.INFO
 
 
@@ -15,7 +23,7 @@ def _fires(detector: str) -> str:
 
 REACH = (
     Alert(
-        "StokerDown",
+        DOWN,
         _CRITICAL,
         'max(up{job="stoker-watchdog"} or vector(0)) == 0',
         "Nobody is served: Stoker itself is away.",
@@ -23,24 +31,8 @@ REACH = (
         "what runs `stoker serve` (launchd, systemd, docker).",
         "stoker-uptime",
         lasting="20s",
-    ),
-    Alert(
-        "StokerEngineDown",
-        _CRITICAL,
-        "min(stoker_engine_up) == 0",
-        "Every stream pauses and new answers wait: no engine takes requests.",
-        "Stoker restarts it by itself. If it does not come back: `stoker status` has the reason.",
-        "stoker-uptime",
-        lasting="20s",
-    ),
-    Alert(
-        "StokerServiceDown",
-        _CRITICAL,
-        "min(stoker_service_up) == 0",
-        "Connections drop and new ones wait: the API does not answer.",
-        "Stoker restarts it by itself. If it does not come back: `stoker status` has the reason.",
-        "stoker-uptime",
-        lasting="20s",
+        lingering=_AFTERWARDS,
+        causes=(),
     ),
     Alert(
         "StokerRestartLoop",
@@ -52,6 +44,27 @@ REACH = (
         "stoker-uptime",
     ),
     Alert(
+        "StokerEngineDown",
+        _CRITICAL,
+        "min(stoker_engine_up) == 0",
+        "Every stream pauses and new answers wait: no engine takes requests.",
+        "Stoker restarts it by itself. If it does not come back: `stoker status` has the reason.",
+        "stoker-uptime",
+        lasting="20s",
+        lingering=_AFTERWARDS,
+        causes=(DOWN, "StokerRestartLoop"),
+    ),
+    Alert(
+        "StokerServiceDown",
+        _CRITICAL,
+        "min(stoker_service_up) == 0",
+        "Connections drop and new ones wait: the API does not answer.",
+        "Stoker restarts it by itself. If it does not come back: `stoker status` has the reason.",
+        "stoker-uptime",
+        lasting="20s",
+        lingering=_AFTERWARDS,
+    ),
+    Alert(
         "StokerStalled",
         _WARNING,
         'sum(increase(stoker_engine_restarts_total{reason="stalled"}[15m])) > 0.5 '
@@ -59,15 +72,16 @@ REACH = (
         "Streams stood still: the engine had work and did none.",
         "Stoker replaces such an engine and keeps its stacks: `stoker status --json`, `log_tail`.",
         "stoker-host",
+        causes=(DOWN, "StokerRestartLoop"),
     ),
     Alert(
         "StokerCanaryFailing",
         _CRITICAL,
-        'sum(increase(stoker_canary_requests_total{outcome="failed"}[5m])) > 0.5 '
-        'unless on () sum(increase(stoker_canary_requests_total{outcome="answered"}[30s])) > 0.5',
+        "min(stoker_canary_ok) == 0",
         "A small request of Stoker's own was not answered; users' are likely not either.",
         "`stoker doctor` asks at every layer and says which one does not answer.",
         "stoker-uptime",
+        causes=UNREACHED,
     ),
     Alert(
         "StokerCanaryWrong",
@@ -115,13 +129,13 @@ MEMORY = (
 )
 LOAD = (
     Alert(
-        "StokerQueueSaturated",
+        "StokerThrottled",
         _WARNING,
-        'sum(increase(stoker_requests_shed_total{reason=~"queue_full|queue_timeout"}[5m])) > 0.5',
-        "Users are sent away with 429 or wait in vain: the queue is full.",
-        "`stoker status --trace last` shows the wait; give clients limits, or the endpoint a smaller model.",
-        "stoker-requests",
-        lasting="2m",
+        f"{_fires('thermal')} and on () max(stoker_decode_slowdown_ratio) > 1.3",
+        "Tokens come slowly: the machine throttles for heat.",
+        "Load is shed until it is cool. Look at its fans, its place and its power supply.",
+        "stoker-host",
+        lasting="1m",
     ),
     Alert(
         "StokerSheddingForLong",
@@ -131,15 +145,17 @@ LOAD = (
         "`stoker status` names what is short. What does not pass by itself is memory: a smaller context or model.",
         "stoker-requests",
         lasting="30s",
+        causes=(*UNREACHED, "StokerSwapGrowing", "StokerLeak", "StokerThrottled"),
     ),
     Alert(
-        "StokerThrottled",
+        "StokerQueueSaturated",
         _WARNING,
-        f"{_fires('thermal')} and on () max(stoker_decode_slowdown_ratio) > 1.3",
-        "Tokens come slowly: the machine throttles for heat.",
-        "Load is shed until it is cool. Look at its fans, its place and its power supply.",
-        "stoker-host",
-        lasting="1m",
+        'sum(increase(stoker_requests_shed_total{reason=~"queue_full|queue_timeout"}[5m])) > 0.5',
+        "Users are sent away with 429 or wait in vain: the queue is full.",
+        "`stoker status --trace last` shows the wait; give clients limits, or the endpoint a smaller model.",
+        "stoker-requests",
+        lasting="2m",
+        causes=(*UNREACHED, "StokerThrottled", "StokerSheddingForLong"),
     ),
     Alert(
         "StokerPrefixHitCollapse",
@@ -184,6 +200,7 @@ TELLING = (
         "This alert always fires; when it stops, nobody would be told of anything.",
         "Nothing is wrong. Send it to a service that calls when it is not heard of.",
         "stoker-uptime",
+        causes=(),
     ),
 )
 

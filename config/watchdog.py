@@ -70,6 +70,8 @@ class Canary(Section):
 
     every_s: Seconds = 180.0
     """Time between two of them."""
+    recheck_s: Seconds = 5.0
+    """While the last one was not answered: time between two looks whether that is over."""
     compare_every_s: Seconds = 3600.0
     """Time between two comparisons of an answer with and without the prefix cache."""
     deadline_s: Seconds = 60.0

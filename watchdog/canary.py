@@ -5,6 +5,7 @@ A canary is of the lowest priority, so it waits behind everybody; it shows the t
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -22,6 +23,8 @@ LONG_QUESTION = PARAGRAPH * 30 + QUESTION
 ANSWER_TOKENS = 8
 TIE = 0.05
 """Two tokens whose log probabilities are this near each other may change places for the rounding of another batch."""
+
+_UNANSWERED = (aiohttp.ClientError, TimeoutError, msgspec.DecodeError)
 
 log = structlog.get_logger(__name__)
 
@@ -113,10 +116,19 @@ class Canary:
             await self._answer(QUESTION, cached=True)
         except Refused:
             self._observer.canary("refused", time.monotonic() - began)
-        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+        except _UNANSWERED as error:
             log.warning("canary_failed", error=f"{type(error).__name__}: {error}")
             self._note("failed", time.monotonic() - began, answered=False)
         else:
+            self._note("answered", time.monotonic() - began, answered=True)
+
+    async def recheck(self) -> None:
+        """After one that was not answered: whether that is over. That it goes on is no news."""
+        if self.latest is None or self.latest.answered:
+            return
+        began = time.monotonic()
+        with contextlib.suppress(Refused, *_UNANSWERED):
+            await self._answer(QUESTION, cached=True)
             self._note("answered", time.monotonic() - began, answered=True)
 
     async def compare(self) -> None:
@@ -126,7 +138,7 @@ class Canary:
             await self._answer(LONG_QUESTION, cached=True)
             with_cache = await self._answer(LONG_QUESTION, cached=True)
             without = await self._answer(LONG_QUESTION, cached=False)
-        except (Refused, aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+        except (Refused, *_UNANSWERED) as error:
             log.info("cache_not_compared", error=f"{type(error).__name__}: {error}")
             return
         if not with_cache.cached_tokens or without.cached_tokens:

@@ -1,5 +1,4 @@
-"""What happens at its time: canaries, the comparison of cached answers, the journal's retention
-and integrity.
+"""What happens at its time: canaries, the comparison of cached answers, the journal's retention and integrity.
 
 APScheduler keeps the times. A late job runs once, not once for each time it was missed, and never twice at once.
 """
@@ -24,6 +23,7 @@ def scheduled(settings: CanarySettings, canary: Canary, journal: Journal) -> Ite
     """Everything runs at its time for as long as the block does."""
     scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": 60})
     scheduler.add_job(canary.ask, "interval", seconds=settings.every_s)
+    scheduler.add_job(canary.recheck, "interval", seconds=settings.recheck_s)
     scheduler.add_job(canary.compare, "interval", seconds=settings.compare_every_s)
     scheduler.add_job(journal.thin, "interval", seconds=THIN_EVERY_S)
     scheduler.add_job(journal.check, "interval", seconds=CHECK_EVERY_S)

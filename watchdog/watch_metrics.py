@@ -21,6 +21,7 @@ ACTIONS = "stoker_watchdog_actions_total"
 CANARY_REQUESTS = "stoker_canary_requests_total"
 WEBHOOK_DELIVERIES = "stoker_webhook_deliveries_total"
 WEBHOOKS_WAITING = "stoker_webhooks_waiting"
+CANARY_OK = "stoker_canary_ok"
 CANARY_DURATION = "stoker_canary_duration_seconds"
 DETECTOR_FIRING = "stoker_detector_firing"
 JOURNAL_DROPPED = "stoker_journal_records_dropped_total"
@@ -62,6 +63,7 @@ _OF_HOST: dict[str, tuple[Callable[[HostReading], float | None], str]] = {
     SWAP_OUT: (lambda host: host.swap_out_bytes_total, "Written to swap since the machine's start"),
 }
 _JOURNAL_DROPPED = "Records that made room for later ones unwritten"
+_CANARY_OK = "1 if the last canary was answered, 0 if it was not"
 _DETECTOR_FIRING = "1 while a detector fires"
 _SOAK_RUN_ACTIVE = "1 while a soak run asks, 0 once one is over"
 _SOAK_VERDICT = "1 for a gate of the last soak run that was kept, 0 for one that was not; absent: it cannot say"
@@ -91,6 +93,7 @@ class WatchMetrics(Collector):
             self._canaries.labels(outcome)
         for outcome in WEBHOOK_OUTCOMES:
             self._webhooks.labels(outcome)
+        self._canary_ok: float | None = None
         self._journal_dropped = journal_dropped
         self._sample: Sample | None = None
         self._verdicts: tuple[Verdict, ...] = ()
@@ -119,6 +122,8 @@ class WatchMetrics(Collector):
     def canary(self, outcome: str, duration_s: float) -> None:
         self._canaries.labels(outcome).inc()
         self._canary_duration.observe(duration_s)
+        if outcome != "refused":
+            self._canary_ok = float(outcome != "failed")
 
     def webhook(self, outcome: str) -> None:
         self._webhooks.labels(outcome).inc()
@@ -129,6 +134,7 @@ class WatchMetrics(Collector):
     def describe(self) -> Iterator[Metric]:
         """Every family of `collect`, so that their names are known while there is nothing to say."""
         yield _family(JOURNAL_DROPPED, _JOURNAL_DROPPED)
+        yield _family(CANARY_OK, _CANARY_OK)
         yield _family(DETECTOR_FIRING, _DETECTOR_FIRING, ["detector"])
         yield _family(SOAK_RUN_ACTIVE, _SOAK_RUN_ACTIVE, ["run"])
         yield _family(SOAK_VERDICT, _SOAK_VERDICT, ["run", "gate"])
@@ -137,6 +143,7 @@ class WatchMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _reading(JOURNAL_DROPPED, _JOURNAL_DROPPED, self._journal_dropped())
+        yield from _reading(CANARY_OK, _CANARY_OK, self._canary_ok)
         firing = _family(DETECTOR_FIRING, _DETECTOR_FIRING, ["detector"])
         for verdict in self._verdicts:
             firing.add_metric([verdict.detector.value], float(verdict.level is Level.FIRING))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -31,6 +31,7 @@ port = 0
 stall_after_s = 60.0
 [watchdog.canary]
 every_s = 1.0
+recheck_s = 0.2
 deadline_s = 2.0
 [watchdog.shedding]
 hold_s = 0.3
@@ -75,10 +76,10 @@ async def kill_again_and_again(tree: RunningTree) -> None:
     await asyncio.to_thread(tree.until_ready, epoch)
 
 
-@contextlib.asynccontextmanager
-async def frozen_service(tree: RunningTree) -> AsyncIterator[None]:
+@contextlib.contextmanager
+def frozen_engine(tree: RunningTree) -> Iterator[None]:
     """No canary is answered within the block."""
-    pid = tree.client.status().service.pid
+    pid = tree.engine().pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -11,7 +11,7 @@ import pytest
 from tests.alerts.faults import (
     LEAKING,
     ORDINARY,
-    frozen_service,
+    frozen_engine,
     kill_again_and_again,
     scraped_at,
     short_of_memory,
@@ -68,7 +68,7 @@ async def test_each_fault_is_told_once_with_the_right_severity_and_its_end(
             await asyncio.gather(short_of_memory(tree), shed.until(("ticket", "firing"), ("ticket", "resolved")))
             # Canaries may well have failed in the faults before.
             canary = Heard(receiver, "StokerCanaryFailing")
-            async with frozen_service(tree):
+            with frozen_engine(tree):
                 await canary.until(("page", "firing"))
             await canary.until(("page", "firing"), ("page", "resolved"))
             for heard in (leak, loop, shed):

@@ -88,6 +88,20 @@ async def test_an_error_is_a_canary_that_was_not_answered(cage: Cage) -> None:
     assert (cage.latest.answered, cage.counted.outcomes) == (False, ["failed"])
 
 
+async def test_one_that_was_not_answered_is_looked_at_again_until_it_is(cage: Cage) -> None:
+    await cage.canary.recheck()
+    assert cage.api.asked == []
+    cage.api.status = 500
+    await cage.canary.ask()
+    await cage.canary.recheck()
+    assert (cage.latest.number, len(cage.api.asked), cage.counted.outcomes) == (1, 2, ["failed"])
+    cage.api.status = 200
+    await cage.canary.recheck()
+    assert (cage.latest.number, cage.latest.answered, cage.counted.outcomes) == (2, True, ["failed", "answered"])
+    await cage.canary.recheck()
+    assert len(cage.api.asked) == 3
+
+
 @pytest.mark.parametrize("status", [429, 503])
 async def test_one_that_is_turned_away_for_want_of_room_says_nothing_about_health(cage: Cage, status: int) -> None:
     cage.api.status = status

@@ -23,6 +23,9 @@ class Diary:
     async def ask(self) -> None:
         self._note("ask")
 
+    async def recheck(self) -> None:
+        self._note("recheck")
+
     async def compare(self) -> None:
         self._note("compare")
 
@@ -45,8 +48,9 @@ class Diary:
 
 async def test_canaries_and_comparisons_come_at_their_times() -> None:
     diary = Diary()
-    settings = CanarySettings(every_s=0.05, compare_every_s=0.1)
+    settings = CanarySettings(every_s=0.05, recheck_s=0.05, compare_every_s=0.1)
     with scheduled(settings, cast(Canary, diary), cast(Journal, diary)):
         await diary.until("ask", 3)
+        await diary.until("recheck", 2)
         await diary.until("compare", 2)
     assert "check" not in diary.done
