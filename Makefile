@@ -31,7 +31,7 @@ test: $(STAMP) openblas observers ## lint, check formats and types, run every te
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 chaos: $(STAMP) openblas ## kill the engine under eight clients for ten minutes; every text must be what it is undisturbed
 	$(BIN)/python -m tests.chaos.run --minutes 10

@@ -75,9 +75,9 @@ class Rig:
         self.engine: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Both, and ready."""
-        await self.start_service()
-        await self.start_engine()
+        """Both at once, and ready."""
+        await asyncio.gather(self.start_service(), self._spawn_engine())
+        await self.until_status("/health/ready", 200)
 
     async def start_service(self, *argv: str, log: Path | None = None) -> asyncio.subprocess.Process:
         """Answers `/health/live` when this returns. `argv` stands in for `-m stoker.service`."""

@@ -7,6 +7,7 @@ import concurrent.futures
 import sys
 import time
 import traceback
+from multiprocessing import get_context
 from typing import NoReturn
 
 import structlog
@@ -27,7 +28,8 @@ def one(seed: int, hours: float) -> Report | str:
 
 def many(seeds: range, hours: float) -> tuple[list[Report], list[str]]:
     """Reports, and failures."""
-    with concurrent.futures.ProcessPoolExecutor(PROCESSES) as pool:
+    # Not by fork: whoever calls may have threads, as a worker of pytest's has.
+    with concurrent.futures.ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
         results = list(pool.map(one, seeds, [hours] * len(seeds), chunksize=4))
     reports = [result for result in results if isinstance(result, Report)]
     return reports, [result for result in results if isinstance(result, str)]
