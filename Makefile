@@ -17,7 +17,10 @@ SERVE_OPTIONS := $(if $(MODEL),--model "$(MODEL)") $(if $(PORT),--port "$(PORT)"
 # Debian's packages of what tests hold boards, alerts and reports against; each has a command of its own name.
 OBSERVERS := prometheus prometheus-alertmanager chromium
 
-.PHONY: help install serve test chaos soak-short simulate evaluate dashboards-check pictures stack lock openblas observers clean
+# Tests that start whole trees.
+TREES := tests/alerts tests/chaos tests/dashboards tests/e2e
+
+.PHONY: help install serve test test-trees test-others chaos soak-short simulate evaluate dashboards-check pictures stack lock openblas observers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +34,17 @@ test: $(STAMP) openblas observers ## lint, check formats and types, run every te
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+	@mkdir -p build
+	@$(MAKE) --no-print-directory --jobs=2 test-trees test-others
+
+# Trees are looked at in real time, and two of them at once would leave nothing of two processors to anybody: so they
+# run one after the other, and what only computes or waits for a single process beside them.
+test-trees: $(STAMP)
+	$(BIN)/pytest $(TREES)
+
+# Its words come in one piece, not among those of the other.
+test-others: $(STAMP)
+	@$(BIN)/pytest $(addprefix --ignore=,$(TREES)) >build/test-others.txt 2>&1; ended=$$?; cat build/test-others.txt; exit $$ended
 
 chaos: $(STAMP) openblas ## kill the engine under eight clients for ten minutes; every text must be what it is undisturbed
 	$(BIN)/python -m tests.chaos.run --minutes 10

@@ -1,7 +1,4 @@
-"""Models that many tests share: the demo model, fetched once for each user, and a tiny random one for each run.
-
-And what may run beside what, where there are two workers: see `pytest_collection_modifyitems`.
-"""
+"""Models that many tests share: the demo model, fetched once for each user, and a tiny random one for each run."""
 
 from __future__ import annotations
 
@@ -14,18 +11,6 @@ from rich.console import Console
 from stoker.engine.models import ensure
 from stoker.engine.progress import progress_on
 from tests.tiny_models import make_tiny_llama
-
-TREES = {"alerts", "chaos", "dashboards", "e2e"}
-"""Folders whose tests start whole trees."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A module stays with one worker, for its fixtures; all that start trees with one, for they are looked at in real
-    time, and two trees would leave nothing of two processors to anybody."""
-    for item in items:
-        module = item.path.relative_to(Path(__file__).parent)
-        group = "trees" if module.parts[0] in TREES else module.as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
