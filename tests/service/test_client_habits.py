@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from stoker.config import Simulated
 from tests.service.rig import CHAT, Rig
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MESSAGES = "/v1/messages?beta=true"
 COUNT = "/v1/messages/count_tokens?beta=true"
@@ -80,9 +83,9 @@ HABITS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-async def rig(make_rig: Callable[..., Rig]) -> Rig:
-    rig = make_rig(simulated=Simulated(script="Well."))
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(make_shared_rig: Callable[..., Rig]) -> Rig:
+    rig = make_shared_rig(simulated=Simulated(script="Well."))
     await rig.start()
     return rig
 

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
 
 from stoker.config import Simulated
 from tests.service.rig import Rig
 from tests.service.scripts import ARGUMENTS, SAID, SCHEMA, TOOL_SCRIPT
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TURNS = 3
 QUESTION = {"role": "user", "content": "The weather in Köln?"}
@@ -22,9 +25,9 @@ RESPONSES_TOOLS: Any = [{"type": "function", "name": "get_weather", "parameters"
 CLAUDE_TOOLS: Any = [{"name": "get_weather", "input_schema": SCHEMA}]
 
 
-@pytest.fixture
-async def rig(make_rig: Callable[..., Rig]) -> Rig:
-    rig = make_rig(simulated=Simulated(script=TOOL_SCRIPT))
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(make_shared_rig: Callable[..., Rig]) -> Rig:
+    rig = make_shared_rig(simulated=Simulated(script=TOOL_SCRIPT))
     await rig.start()
     return rig
 
