@@ -34,7 +34,6 @@ test: $(STAMP) openblas observers ## lint, check formats and types, run every te
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	@mkdir -p build
 	@$(MAKE) --no-print-directory --jobs=2 test-trees test-others
 
 # Trees are looked at in real time, and two of them at once would leave nothing of two processors to anybody: so they
@@ -44,7 +43,9 @@ test-trees: $(STAMP)
 
 # Its words come in one piece, not among those of the other.
 test-others: $(STAMP)
-	@$(BIN)/pytest $(addprefix --ignore=,$(TREES)) >build/test-others.txt 2>&1; ended=$$?; cat build/test-others.txt; exit $$ended
+	@mkdir -p build
+	@$(BIN)/pytest $(addprefix --ignore=,$(TREES)) >build/test-others.txt 2>&1; \
+		ended=$$?; cat build/test-others.txt; exit $$ended
 
 chaos: $(STAMP) openblas ## kill the engine under eight clients for ten minutes; every text must be what it is undisturbed
 	$(BIN)/python -m tests.chaos.run --minutes 10
