@@ -52,7 +52,7 @@ def ensure(model: str, folder: Path, progress: Progress) -> Path:
     there = present(model, folder)
     if there is not None:
         return check(there).path
-    if model != DEMO and not _HUB_NAME.fullmatch(model):
+    if not pullable(model):
         raise ModelError(
             f"{model!r} is neither `demo`, nor a folder here, nor a model in {folder}, "
             "nor a hub name such as `org/name`"
@@ -65,6 +65,11 @@ def ensure(model: str, folder: Path, progress: Progress) -> Path:
 def present(model: str, folder: Path) -> Path | None:
     """The folder, unchecked, that `ensure` would serve without fetching anything; None when it would have to."""
     return _local_folder(model) or _installed_folder(model, folder)
+
+
+def pullable(model: str) -> bool:
+    """Whether `ensure` could fetch it: it names no folder of one's own."""
+    return _local_folder(model) is None and (model == DEMO or _HUB_NAME.fullmatch(model) is not None)
 
 
 def convert(source: str, folder: Path, precision: Precision, name: str | None, progress: Progress) -> ModelInfo:

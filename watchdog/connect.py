@@ -7,21 +7,19 @@ from pathlib import Path
 
 from .agents import Api, Endpoint, Settings
 from .endpoint import EndpointClient
-from .errors import EndpointSilent, SettingsNotWritten
+from .errors import NotAnEndpoint, SettingsNotWritten
 from .home import replace_private
 
 _PATHS = {Api.OPENAI: "/v1/chat/completions", Api.ANTHROPIC: "/v1/messages"}
 
 
 def found(url: str, key: str | None) -> Endpoint:
-    """The endpoint at `url` and the model that it serves. Raises `EndpointSilent` or `EndpointRefuses`."""
+    """The endpoint at `url` and the model that it serves. Raises as `EndpointClient` does."""
     client = EndpointClient(url, key)
     try:
         return Endpoint(client.url, client.get("/v1/models")["data"][0]["id"], key)
     except (KeyError, IndexError, TypeError) as error:
-        raise EndpointSilent(
-            f"{client.url} lists no model at /v1/models; is it an OpenAI-compatible server?"
-        ) from error
+        raise NotAnEndpoint(f"{client.url} lists no model at /v1/models; is it an OpenAI-compatible server?") from error
 
 
 def answers(endpoint: Endpoint, api: Api) -> float:

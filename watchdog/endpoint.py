@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 
-from .errors import EndpointRefuses, EndpointSilent
+from .errors import EndpointRefuses, EndpointSilent, NotAnEndpoint
 
 ANSWER_DEADLINE_S = 300.0
 """A first answer may have to wait for a long prompt of somebody else's."""
+LIST_DEADLINE_S = 10.0
+"""What needs no engine has nothing to wait for; a program that takes connections and says nothing is soon known."""
 DONE = "[DONE]"
 
 
@@ -28,7 +30,10 @@ class Streamed:
 
 
 class EndpointClient:
-    """One endpoint, by its address without a path. Every call raises `EndpointSilent` or `EndpointRefuses`."""
+    """One endpoint, by its address without a path.
+
+    Every call raises `EndpointSilent` or `EndpointRefuses`, and where it wants JSON `NotAnEndpoint`.
+    """
 
     def __init__(self, url: str, key: str | None, deadline_s: float = ANSWER_DEADLINE_S) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
@@ -39,22 +44,22 @@ class EndpointClient:
 
     def get(self, path: str) -> Any:
         """The JSON at `path`."""
-        return self._decoded(self._open(path, None))
+        return self._decoded(self._open(path, None, min(self._deadline_s, LIST_DEADLINE_S)))
 
     def text(self, path: str) -> str:
         """What is at `path`, as text."""
-        return self._read(self._open(path, None)).decode(errors="replace")
+        return self._read(self._open(path, None, min(self._deadline_s, LIST_DEADLINE_S))).decode(errors="replace")
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """The JSON that answers `body`."""
-        return self._decoded(self._open(path, msgspec.json.encode(body)))
+        return self._decoded(self._open(path, msgspec.json.encode(body), self._deadline_s))
 
     def stream(self, path: str, body: dict[str, Any]) -> Streamed:
         """Read a whole stream of server-sent events."""
         began = time.monotonic()
         events: list[str] = []
         first_s = 0.0
-        with self._open(path, msgspec.json.encode(body)) as response:
+        with self._open(path, msgspec.json.encode(body), self._deadline_s) as response:
             try:
                 for line in response:
                     if line.startswith(b"data:"):
@@ -64,12 +69,12 @@ class EndpointClient:
                 raise EndpointSilent(f"the stream from {self.url} broke off ({error})") from error
         return Streamed(tuple(events), first_s, time.monotonic() - began)
 
-    def _open(self, path: str, body: bytes | None) -> Any:
+    def _open(self, path: str, body: bytes | None, deadline_s: float) -> Any:
         request = urllib.request.Request(self.url + path, data=body, headers={"Content-Type": "application/json"})
         if self._key is not None:
             request.add_header("Authorization", f"Bearer {self._key}")
         try:
-            return self._http.open(request, timeout=self._deadline_s)
+            return self._http.open(request, timeout=deadline_s)
         except urllib.error.HTTPError as error:
             with error:
                 raise EndpointRefuses(self.url + path, error.code, error.read()) from error
@@ -91,4 +96,4 @@ class EndpointClient:
         try:
             return msgspec.json.decode(body)
         except msgspec.MsgspecError as error:
-            raise EndpointSilent(f"{self.url} does not answer with JSON; is it another program's port?") from error
+            raise NotAnEndpoint(f"{self.url} does not answer with JSON; is it another program's port?") from error

@@ -46,7 +46,11 @@ class InitSystemFailed(WatchdogError):
 
 
 class EndpointSilent(WatchdogError):
-    """Nothing answers at an endpoint's address, or not as an endpoint would."""
+    """Nothing answers at an endpoint's address, or the answer broke off."""
+
+
+class NotAnEndpoint(WatchdogError):
+    """What answers at an endpoint's address is something else."""
 
 
 class EndpointRefuses(WatchdogError):

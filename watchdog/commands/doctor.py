@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...config import Paths, Sensors
+from ...config import Paths
 from ..doctor.findings import Level, Symptom, worst
 from .options import AsJson, ConfigFile, Key, aside, hint, print_json
 
@@ -30,7 +30,6 @@ def doctor(
     from ..doctor.bundle import write_bundle
     from ..doctor.examination import Examination, examine_foreign
     from ..doctor.report import show
-    from ..sensors.sensors import host_sensor
 
     paths = Paths.from_environment()
     if url is not None and bundle is not None:
@@ -41,7 +40,7 @@ def doctor(
         if url is not None:
             findings = examine_foreign(url, key)
         else:
-            examination = Examination(paths, config, key, host_sensor(paths.home, Sensors()).read)
+            examination = Examination(paths, config, key)
             findings = examination.findings(symptom)
     if bundle is not None:
         contents = write_bundle(bundle, findings, examination.server, paths)

@@ -10,6 +10,7 @@ was read. Read in this order:
 5. `runtime`      the model's files and what runs them;
 6. `backend`      Metal, CUDA or the CPU, and what it computes with;
 7. `hardware`     memory, swap, disk, heat, sleep;
-8. `examination`  all of them in order; `report` shows it, `bundle` packs it for somebody else; `system` asks
-   the system's own commands for two of the layers.
+8. `examination`  all of them in order; `report` shows it, `bundle` packs it for somebody else.
+
+Beside them: `system` is what is asked of the machine itself, `deaths` when the end of a child is still worth a warning.
 """

@@ -8,14 +8,16 @@ from functools import partial
 from typing import Any
 
 from ..endpoint import DONE, EndpointClient, Streamed
-from ..errors import EndpointRefuses, EndpointSilent, WatchdogError
-from .findings import Finding, Layer, Level
+from ..errors import EndpointRefuses, EndpointSilent, NotAnEndpoint, WatchdogError
+from .findings import START_AGAIN, Finding, Layer, Level
 
 _finding = partial(Finding, Layer.API)
 
 PATIENCE_S = 20.0
 """A first token that takes longer makes people think that nothing happens."""
-TOOLS_REMEDY = "agents need tool calls: serve a model whose template knows tools"
+TOOLS_REMEDY = f"agents need tool calls: set `engine.model` to one whose template knows tools, and {START_AGAIN}"
+FOREIGN_REMEDY = "another program has this port: give the address of the right server with --url"
+LOOK_BELOW = "see what the layers below say, or the log of a server that is not ours"
 _QUESTION = [{"role": "user", "content": "Reply with one word: ready"}]
 _TOOL = {
     "type": "function",
@@ -92,48 +94,55 @@ def _judge_models(reading: ApiReading) -> Finding:
     error = reading.models.error
     match error:
         case EndpointRefuses(code=401 | 403):
-            remedy = "give the key with --key or in $STOKER_API_KEY, or add one to the file of `server.api_keys`"
+            remedy = (
+                "give the key with --key or in $STOKER_API_KEY, "
+                f"or add its line to the file of `server.api_keys` and {START_AGAIN}"
+            )
             return _finding("key", Level.FAILURE, f"{reading.url} wants a key that it knows ({error.code})", remedy)
         case EndpointRefuses():
             return _finding("endpoint", Level.FAILURE, str(error), "give the address without a path, or mend the path")
         case EndpointSilent():
             remedy = "start `stoker serve`, or give the port where it serves with --url"
             return _finding("port", Level.FAILURE, str(error), remedy)
+        case NotAnEndpoint():
+            return _finding("port", Level.FAILURE, str(error), FOREIGN_REMEDY)
     name = _first_model(reading.models.answer)
     if name is None:
-        remedy = "another program has this port: give the right one with --url"
-        return _finding("endpoint", Level.FAILURE, f"{reading.url}/v1/models names no model", remedy)
+        return _finding("endpoint", Level.FAILURE, f"{reading.url}/v1/models names no model", FOREIGN_REMEDY)
     return _finding("endpoint", Level.OK, f"{reading.url} serves {name}")
 
 
 def _judge_chat(chat: Spoken) -> Finding:
     if chat.error is not None:
-        return _failed("format", chat.error, "see what the layers below say")
+        return _failed("format", chat.error)
     try:
         message = chat.answer["choices"][0]["message"]
         tokens = chat.answer["usage"]["completion_tokens"]
         text = message.get("content") or message.get("reasoning_content") or ""
     except (KeyError, IndexError, TypeError, AttributeError):
-        return _finding("format", Level.FAILURE, "the answer is not a chat completion", "is it OpenAI-compatible?")
+        return _finding("format", Level.FAILURE, "the answer is not a chat completion", FOREIGN_REMEDY)
     if not text:
-        remedy = "the chat template may be another model's: fetch the model again, or serve an instruct model"
+        remedy = "the chat template may be another model's, or the model none for chats: see the runtime layer"
         return _finding("format", Level.WARNING, f"{tokens} tokens without a word", remedy)
     return _finding("format", Level.OK, f"a chat completion of {tokens} tokens")
 
 
 def _judge_stream(stream: Spoken) -> Finding:
     if stream.error is not None:
-        return _failed("streaming", stream.error, "see what the layers below say")
+        return _failed("streaming", stream.error)
     answer: Streamed = stream.answer
     events = [event for event in answer.events if event != DONE]
     if not events or any(_is_error(event) for event in events):
-        return _finding("streaming", Level.FAILURE, "the stream holds no answer", "see what the layers below say")
+        return _finding("streaming", Level.FAILURE, "the stream holds no answer", LOOK_BELOW)
     if DONE not in answer.events:
-        remedy = "a proxy between here and there may cut or buffer streams: connect directly"
+        remedy = "a proxy between here and there may cut streams: give the server's own address with --url"
         return _finding("streaming", Level.FAILURE, "the stream ended without [DONE]", remedy)
     measured = f"{len(events)} events, the first after {answer.first_s:.2f} s, the last after {answer.total_s:.2f} s"
     if len(events) > 2 and answer.total_s > 1 and answer.first_s > 0.95 * answer.total_s:
-        remedy = "a proxy between here and there buffers the stream: connect directly, or switch its buffering off"
+        remedy = (
+            "a proxy between here and there buffers the stream: give the server's own address with --url, "
+            "or switch its buffering off"
+        )
         return _finding("streaming", Level.WARNING, f"{measured}: all at once", remedy)
     if answer.first_s > PATIENCE_S:
         return _finding("streaming", Level.WARNING, measured, "try `stoker doctor --symptom slow`")
@@ -174,5 +183,5 @@ def _ask(request: Any) -> Spoken:
         return Spoken(error=error)
 
 
-def _failed(check: str, error: WatchdogError, remedy: str) -> Finding:
-    return _finding(check, Level.FAILURE, str(error), remedy)
+def _failed(check: str, error: WatchdogError) -> Finding:
+    return _finding(check, Level.FAILURE, str(error), LOOK_BELOW)

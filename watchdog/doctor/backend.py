@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
-import platform
 import re
-import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-import psutil
-
-from ...engine import blas
 from .findings import Finding, Layer, Level
-from .system import said
+from .system import System
 
 _finding = partial(Finding, Layer.BACKEND)
 
@@ -44,25 +39,26 @@ class BackendReading:
     weights_bytes: int | None
 
 
-def backend_here(system: str = sys.platform, machine: str | None = None) -> Backend:
+def backend_of(platform: str, machine: str) -> Backend:
     """What MLX would compute on; nothing is imported for it."""
-    machine = platform.machine() if machine is None else machine
-    if system == "darwin":
+    if platform == "darwin":
         return Backend.METAL if machine == "arm64" else Backend.NONE
     if any(_installed(package) for package in ("mlx-cuda-12", "mlx-cuda-13")):
         return Backend.CUDA
-    return Backend.CPU if system == "linux" else Backend.NONE
+    return Backend.CPU if platform == "linux" else Backend.NONE
 
 
-def read_backend(engine_pid: int | None, weights_bytes: int | None) -> BackendReading:
-    """Look at this machine, and at a running engine's files."""
-    backend = backend_here()
+def read_backend(
+    system: System, engine_maps: Path | None, memory_bytes: int | None, weights_bytes: int | None
+) -> BackendReading:
+    """Look at the machine, and at what a running engine has mapped: Linux's file of that, None without an engine."""
+    backend = backend_of(system.platform, system.machine)
     return BackendReading(
         backend=backend,
-        system=f"{platform.system()} on {platform.machine()}",
-        openblas_missing=blas.missing_warning() if backend is Backend.CPU else None,
-        engine_has_openblas=_maps_openblas(engine_pid) if backend is Backend.CPU else None,
-        wired_limit_bytes=_wired_limit() if backend is Backend.METAL else None,
+        system=f"{system.platform} on {system.machine}",
+        openblas_missing=system.openblas_missing() if backend is Backend.CPU else None,
+        engine_has_openblas=_maps_openblas(engine_maps) if backend is Backend.CPU else None,
+        wired_limit_bytes=_wired_limit(system, memory_bytes) if backend is Backend.METAL else None,
         weights_bytes=weights_bytes,
     )
 
@@ -101,23 +97,23 @@ def _judge_wired(limit_bytes: int, weights_bytes: int) -> Finding:
     measured = f"the GPU may keep {limit_bytes / 1e9:.1f} GB, the weights take {weights_bytes / 1e9:.1f} GB"
     if weights_bytes > limit_bytes:
         needed = int(weights_bytes * 1.2 / 1024 / 1024)
-        remedy = f"raise it with `sudo sysctl iogpu.wired_limit_mb={needed}`, or serve a smaller model"
+        remedy = f"raise it with `sudo sysctl iogpu.wired_limit_mb={needed}`, or set `engine.model` to a smaller model"
         return _finding("wired limit", Level.FAILURE, measured, remedy)
     return _finding("wired limit", Level.OK, measured)
 
 
-def _maps_openblas(pid: int | None) -> bool | None:
-    if pid is None:
+def _maps_openblas(maps: Path | None) -> bool | None:
+    if maps is None:
         return None
     try:
-        return "openblas" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+        return "openblas" in maps.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 
 
-def _wired_limit() -> int | None:
-    limit = said("/usr/sbin/sysctl", "iogpu.wired_limit_mb")
-    return None if limit is None else wired_limit(limit, psutil.virtual_memory().total)
+def _wired_limit(system: System, memory_bytes: int | None) -> int | None:
+    limit = system.said("/usr/sbin/sysctl", "iogpu.wired_limit_mb")
+    return None if limit is None or memory_bytes is None else wired_limit(limit, memory_bytes)
 
 
 def _installed(package: str) -> bool:

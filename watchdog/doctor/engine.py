@@ -5,17 +5,16 @@ What is read is the tree's own status, so there is nothing else to ask.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from ...engine.protocol import Heartbeat, MissReason
 from ..status import EngineStatus, LastRestart
 from ..supervisor import State
-from .findings import Finding, Layer, Level
+from .deaths import FORGOTTEN, recent, told
+from .findings import START_AGAIN, Finding, Layer, Level
 
 _finding = partial(Finding, Layer.ENGINE)
 
-RECENT = timedelta(hours=24)
 STALE_STEP_S = 10.0
 MEMORY_SHARE = 0.9
 FEW_HITS = 0.2
@@ -23,9 +22,9 @@ ENOUGH_LOOKUPS = 20
 """Fewer requests say nothing about a cache."""
 
 _MISS_REMEDIES = {
-    MissReason.DIVERGED: "prompts change at their beginning: switch on the rules of `[server.canonical]`, and see the "
-    "response header x-stoker-cache for the message where they part",
-    MissReason.EVICTED: "raise `engine.prefix_cache_ram_bytes` or `engine.prefix_cache_disk_bytes`",
+    MissReason.DIVERGED: f"prompts change at their beginning: switch on the rules of `[server.canonical]` and "
+    f"{START_AGAIN}; the response header x-stoker-cache names the message where they part",
+    MissReason.EVICTED: f"raise `engine.prefix_cache_ram_bytes` or `engine.prefix_cache_disk_bytes` and {START_AGAIN}",
     MissReason.NOT_TRIMMABLE: "this model's state can only be taken up at a snapshot; longer common prompts help",
     MissReason.VERSION: "the cache was filled by another version or model; it fills again by itself",
 }
@@ -53,16 +52,15 @@ def _judge_state(engine: EngineStatus) -> Finding:
 
 
 def _judge_deaths(restarts: int, last: LastRestart) -> Finding:
-    ago = datetime.now(UTC) - last.at
-    measured = f"{restarts} restarts, the last {_in_words(ago)} ago: {last.reason}"
-    if ago > RECENT:
+    measured = told(restarts, last)
+    if not recent(last):
         return _finding("restarts", Level.OK, measured)
-    remedy = "see its last lines with `stoker status --json`"
+    remedy = "`stoker status --json` shows what it said last"
     if "SIGKILL" in last.reason:
-        remedy = "if nobody killed it, the kernel did, for memory: see the hardware layer and `journalctl -k`"
+        remedy = "if nobody killed it, the kernel did, for memory: see the hardware layer and the kernel's log"
     elif "step" in last.reason or "heartbeat" in last.reason:
-        remedy = "it hung; the log holds what every thread was doing then"
-    return _finding("restarts", Level.WARNING, measured, remedy)
+        remedy = "it hung; `logs/stoker.log` under $STOKER_HOME holds what every thread was doing then"
+    return _finding("restarts", Level.WARNING, measured, f"{remedy}; {FORGOTTEN}")
 
 
 def _judge_step(heartbeat: Heartbeat) -> Finding:
@@ -83,7 +81,10 @@ def _judge_memory(heartbeat: Heartbeat) -> Finding:
         f"{held / 1e9:.1f} GB, of it weights {_gb(memory.weights)}, KV {_gb(memory.kv)}, pool {_gb(memory.cache)}"
     )
     if memory.limit is not None and held > MEMORY_SHARE * memory.limit:
-        remedy = "lower `engine.context_tokens` or `engine.prefix_cache_ram_bytes`, or serve a smaller model"
+        remedy = (
+            "lower `engine.kv_budget_bytes` or `engine.prefix_cache_ram_bytes`, "
+            f"or set `engine.model` to a smaller model; then {START_AGAIN}"
+        )
         return _finding("memory", Level.WARNING, f"{measured}, of {memory.limit / 1e9:.1f} GB", remedy)
     return _finding("memory", Level.OK, measured)
 
@@ -100,11 +101,6 @@ def _judge_cache(heartbeat: Heartbeat) -> Finding:
     if share < FEW_HITS and remedies:
         return _finding("prefix cache", Level.WARNING, measured, remedies[0])
     return _finding("prefix cache", Level.OK, measured)
-
-
-def _in_words(ago: timedelta) -> str:
-    minutes = round(ago.total_seconds() / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
 
 
 def _gb(size: int | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 from ...config import Config, Paths
@@ -10,26 +10,24 @@ from ..endpoint import EndpointClient
 from ..ports import ListeningSocket
 from ..samples import HostReading
 from .api import judge_api, read_api
-from .backend import Backend, backend_here, judge_backend, read_backend
+from .backend import Backend, backend_of, judge_backend, read_backend
 from .engine import judge_engine
 from .findings import Finding, Layer, Level, Symptom, layers_for
 from .hardware import judge_hardware, read_hardware
 from .runtime import RuntimeReading, judge_runtime, read_runtime
 from .server import ServerReading, judge_server, read_server
+from .system import THIS_SYSTEM, System
 
 
 class Examination:
     """Our own tree and its machine. Reads no layer twice, and none that is not asked for."""
 
-    def __init__(
-        self, paths: Paths, config_file: Path | None, key: str | None, host: Callable[[], HostReading]
-    ) -> None:
-        """`host` reads this machine's sensors."""
+    def __init__(self, paths: Paths, config_file: Path | None, key: str | None, system: System = THIS_SYSTEM) -> None:
         self._paths = paths
         self._key = key
-        self._host = host
+        self._system = system
         self.server: ServerReading = read_server(paths, config_file)
-        self._runtime = self._read_runtime()
+        self._config = self.server.config or Config()
 
     def findings(self, symptom: Symptom | None) -> list[Finding]:
         """From the API down, or in the order of the symptom."""
@@ -49,7 +47,7 @@ class Examination:
             case Layer.BACKEND:
                 return self._backend()
             case Layer.HARDWARE:
-                return judge_hardware(read_hardware(self._paths.home, self._host()))
+                return judge_hardware(read_hardware(self._system, self._paths.home, self._host))
 
     def _engines(self) -> list[Finding]:
         if self.server.status is None:
@@ -60,22 +58,30 @@ class Examination:
         if self._runtime is None:
             return [_not_without_mlx(Layer.BACKEND)]
         engines = () if self.server.status is None else self.server.status.engines
-        model = self._runtime.model
         pid = next((engine.pid for engine in engines), None)
-        return judge_backend(read_backend(pid, None if model is None else model.bytes))
+        maps = None if pid is None else self._config.watchdog.sensors.proc / str(pid) / "maps"
+        model = self._runtime.model
+        weights_bytes = None if model is None else model.bytes
+        return judge_backend(read_backend(self._system, maps, self._host.memory_bytes, weights_bytes))
 
-    def _read_runtime(self) -> RuntimeReading | None:
+    @cached_property
+    def _runtime(self) -> RuntimeReading | None:
         """None for the simulated engine, and where the configuration does not say which model it would be."""
-        config = self.server.config
-        if config is None or config.engine.kind != "mlx":
+        if self.server.config is None or self._config.engine.kind != "mlx":
             return None
-        return read_runtime(config, self._paths, backend_here() is Backend.METAL)
+        on_cpu = backend_of(self._system.platform, self._system.machine) is Backend.CPU
+        return read_runtime(self._config, self._paths, self._host.memory_bytes, on_cpu=on_cpu)
+
+    @cached_property
+    def _host(self) -> HostReading:
+        """This machine's sensors, read where the configuration says."""
+        return self._system.host_sensor(self._paths.home, self._config.watchdog.sensors).read()
 
     def _api_url(self) -> str:
         """Where the tree says that it serves, else where a client would look for it."""
         if self.server.status is not None:
             return self.server.status.service.url
-        server = (self.server.config or Config()).server
+        server = self._config.server
         return ListeningSocket(server.host, server.port, "").url
 
 

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
+START_AGAIN = "start `stoker serve` again"
+"""The configuration and the model's files are read once, at the start."""
+
 
 class Layer(StrEnum):
     """From the client's view down."""

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import sys
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import psutil
-
 from ..samples import HostReading
-from .findings import Finding, Layer, Level
-from .system import said
+from .findings import START_AGAIN, Finding, Layer, Level
+from .system import System
 
 _finding = partial(Finding, Layer.HARDWARE)
 
@@ -25,10 +19,13 @@ MUCH_SWAP_BYTES = 2e9
 LITTLE_DISK_BYTES = 10e9
 NO_DISK_BYTES = 1e9
 SLOW_WRITE_S = 1.0
-PROBE_BYTES = 1024 * 1024
 HOT = 2
 """Of the levels of `com.apple.system.thermalpressurelevel`: 0 nominal, 1 moderate, 2 heavy, 3 trapping, 4 sleeping."""
 SLOW_CLOCK = 0.6
+ROOM_REMEDY = (
+    "make room: `stoker models list` shows what could go by `stoker models remove NAME`, "
+    f"or lower `engine.prefix_cache_disk_bytes` and {START_AGAIN}"
+)
 
 
 @dataclass(frozen=True)
@@ -43,16 +40,15 @@ class HardwareReading:
     on_battery: bool
 
 
-def read_hardware(home: Path, host: HostReading) -> HardwareReading:
+def read_hardware(system: System, home: Path, host: HostReading) -> HardwareReading:
     """A small file is written under `home` and removed, to see how long the disk takes."""
-    write_s, disk_error = _timed_write(home)
-    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    write_s, disk_error = _timed_write(system, home)
     return HardwareReading(
         host=host,
         disk_write_s=write_s,
         disk_error=disk_error,
-        sleeps_after_min=_sleeps_after() if sys.platform == "darwin" else None,
-        on_battery=battery is not None and not battery.power_plugged,
+        sleeps_after_min=_sleeps_after(system) if system.platform == "darwin" else None,
+        on_battery=system.on_battery(),
     )
 
 
@@ -82,14 +78,17 @@ def sleep_minutes(pmset: str) -> int | None:
 def _judge_memory(available: int, total: int) -> Finding:
     measured = f"{available / 1e9:.1f} of {total / 1e9:.1f} GB are available"
     if available < FREE_MEMORY_SHARE * total:
-        remedy = "close other programs, lower `engine.prefix_cache_ram_bytes`, or serve a smaller model"
+        remedy = f"close other programs, or lower `engine.prefix_cache_ram_bytes` and {START_AGAIN}"
         return _finding("memory", Level.WARNING, measured, remedy)
     return _finding("memory", Level.OK, measured)
 
 
 def _judge_swap(used: int, total: int) -> Finding:
     measured = f"{used / 1e9:.1f} of {total / 1e9:.1f} GB are used"
-    remedy = "something needs more memory than there is: close other programs, or serve a smaller model"
+    remedy = (
+        "something needs more memory than there is: close other programs, "
+        f"or set `engine.model` to a smaller model and {START_AGAIN}"
+    )
     if total and used > FULL_SWAP_SHARE * total:
         return _finding("swap", Level.FAILURE, f"{measured}: nearly full", remedy)
     if used > MUCH_SWAP_BYTES:
@@ -99,36 +98,37 @@ def _judge_swap(used: int, total: int) -> Finding:
 
 def _judge_disk(reading: HardwareReading) -> Finding:
     if reading.disk_error is not None:
-        return _finding("disk", Level.FAILURE, reading.disk_error, "mend that, or set STOKER_HOME to another disk")
+        return _finding("disk", Level.FAILURE, reading.disk_error, "mend that, or move $STOKER_HOME to another disk")
     free = reading.host.disk_free_bytes
     if free is None or reading.disk_write_s is None:
         return _finding("disk", Level.SKIPPED, "the home does not exist yet")
     measured = f"{free / 1e9:.1f} GB free, 1 MB written in {reading.disk_write_s * 1000:.0f} ms"
     if free < NO_DISK_BYTES:
-        remedy = "make room: `stoker models list`, or lower `engine.prefix_cache_disk_bytes`"
-        return _finding("disk", Level.FAILURE, measured, remedy)
+        return _finding("disk", Level.FAILURE, measured, ROOM_REMEDY)
     if reading.disk_write_s > SLOW_WRITE_S:
-        remedy = "a disk that sleeps or is very slow: keep it awake (`sudo pmset -a disksleep 0`), or move STOKER_HOME"
+        remedy = (
+            "a disk that sleeps or is very slow: keep it awake (on a Mac: `sudo pmset -a disksleep 0`), "
+            "or move $STOKER_HOME to another one"
+        )
         return _finding("disk", Level.WARNING, measured, remedy)
     if free < LITTLE_DISK_BYTES:
-        remedy = "make room: `stoker models list`, or lower `engine.prefix_cache_disk_bytes`"
-        return _finding("disk", Level.WARNING, measured, remedy)
+        return _finding("disk", Level.WARNING, measured, ROOM_REMEDY)
     return _finding("disk", Level.OK, measured)
 
 
 def _judge_heat(level: int) -> Finding:
-    if level >= HOT:
-        remedy = "the machine slows itself down: give it air and a cooler place, or less to do"
-        return _finding("heat", Level.FAILURE, f"thermal level {level} of 4", remedy)
-    if level:
-        return _finding("heat", Level.WARNING, f"thermal level {level} of 4", "watch it: `stoker status --watch`")
-    return _finding("heat", Level.OK, "nominal")
+    if level == 0:
+        return _finding("heat", Level.OK, "nominal")
+    remedy = "the machine slows itself down: give it air and a cooler place, or less to do"
+    if level < HOT:
+        remedy = "give it air and a cooler place before it slows itself down"
+    return _finding("heat", Level.FAILURE if level >= HOT else Level.WARNING, f"thermal level {level} of 4", remedy)
 
 
 def _judge_clock(ratio: float) -> Finding:
     measured = f"a busy core runs at {ratio:.0%} of its highest clock"
     if ratio < SLOW_CLOCK:
-        remedy = "heat, a battery or a power-saving governor holds it down: see the power settings"
+        remedy = "heat, a battery or a power-saving governor holds it down: cool it, plug it in, or choose full power"
         return _finding("clock", Level.WARNING, measured, remedy)
     return _finding("clock", Level.OK, measured)
 
@@ -142,25 +142,16 @@ def _judge_sleep(reading: HardwareReading) -> Finding:
     return _finding("sleep", Level.OK, "never")
 
 
-def _timed_write(home: Path) -> tuple[float | None, str | None]:
-    """Seconds until a megabyte is on the disk for sure; an existing home only, nothing is made for a look."""
+def _timed_write(system: System, home: Path) -> tuple[float | None, str | None]:
+    """An existing home only: nothing is made for a look."""
     if not home.is_dir():
         return None, None
-    probe = home / f".doctor-{os.getpid()}"
-    began = time.monotonic()
     try:
-        with probe.open("wb") as file:
-            file.write(os.urandom(PROBE_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        return time.monotonic() - began, None
+        return system.write_s(home), None
     except OSError as error:
         return None, f"cannot write to {home}: {error.strerror}"
-    finally:
-        with contextlib.suppress(OSError):
-            probe.unlink(missing_ok=True)
 
 
-def _sleeps_after() -> int | None:
-    settings = said("/usr/bin/pmset", "-g")
+def _sleeps_after(system: System) -> int | None:
+    settings = system.said("/usr/bin/pmset", "-g")
     return None if settings is None else sleep_minutes(settings)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import psutil
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ...config import Config, Paths
 from ...engine import models
 from ...engine.errors import ModelError
-from .findings import Finding, Layer, Level
+from .findings import START_AGAIN, Finding, Layer, Level
 
 _finding = partial(Finding, Layer.RUNTIME)
 
@@ -32,36 +32,36 @@ class RuntimeReading:
 
     mlx: str | None
     mlx_lm: str | None
-    metal: bool
+    on_cpu: bool
+    served_as: str
+    """The model as the configuration names it."""
+    pullable: bool
+    """Whether that name is one that can be fetched, not somebody's own folder."""
     model: models.ModelInfo | None
     model_error: str | None
-    to_fetch: str | None
-    """The model that the next start will fetch."""
     template: str | None
     """The chat template of the model's files, None without one."""
-    memory_bytes: int
+    memory_bytes: int | None
 
 
-def read_runtime(config: Config, paths: Paths, metal: bool) -> RuntimeReading:
+def read_runtime(config: Config, paths: Paths, memory_bytes: int | None, *, on_cpu: bool) -> RuntimeReading:
     """Look at the files; nothing is fetched, loaded or imported."""
-    info, error, to_fetch = None, None, None
+    info, error = None, None
     try:
         folder = models.present(config.engine.model, paths.models)
-        if folder is None:
-            to_fetch = config.engine.model
-        else:
-            info = models.check(folder)
+        info = None if folder is None else models.check(folder)
     except ModelError as problem:
         error = str(problem)
     return RuntimeReading(
         mlx=_version("mlx"),
         mlx_lm=_version("mlx-lm"),
-        metal=metal,
+        on_cpu=on_cpu,
+        served_as=config.engine.model,
+        pullable=models.pullable(config.engine.model),
         model=info,
         model_error=error,
-        to_fetch=to_fetch,
         template=None if info is None else _template(info.path),
-        memory_bytes=psutil.virtual_memory().total,
+        memory_bytes=memory_bytes,
     )
 
 
@@ -69,18 +69,16 @@ def judge_runtime(reading: RuntimeReading) -> list[Finding]:
     """The libraries, then the model."""
     findings = [_judge_libraries(reading)]
     if reading.model_error is not None:
-        remedy = "do as it says, or serve another model"
+        fetching = f" (`stoker models pull {reading.served_as}` fetches it)" if reading.pullable else ""
+        remedy = f"do as it says{fetching}, or set `engine.model` to another one; then {START_AGAIN}"
         return [*findings, _finding("model", Level.FAILURE, reading.model_error, remedy)]
     if reading.model is None:
-        measured = f"{reading.to_fetch} is not here yet"
-        remedy = f"the next start fetches it; `stoker models pull {reading.to_fetch}` does so now"
+        measured = f"{reading.served_as} is not here yet"
+        remedy = f"`stoker models pull {reading.served_as}` fetches it now, `stoker serve` when it starts"
         return [*findings, _finding("model", Level.WARNING, measured, remedy)]
-    return [
-        *findings,
-        _judge_size(reading.model, reading.memory_bytes),
-        _judge_precision(reading.model, reading.metal),
-        _judge_template(reading.template),
-    ]
+    if reading.memory_bytes is not None:
+        findings.append(_judge_size(reading, reading.model, reading.memory_bytes))
+    return [*findings, _judge_precision(reading, reading.model), _judge_template(reading, reading.model)]
 
 
 def _judge_libraries(reading: RuntimeReading) -> Finding:
@@ -90,35 +88,57 @@ def _judge_libraries(reading: RuntimeReading) -> Finding:
     return _finding("libraries", Level.OK, f"mlx {reading.mlx}, mlx-lm {reading.mlx_lm}")
 
 
-def _judge_size(model: models.ModelInfo, memory_bytes: int) -> Finding:
+def _judge_size(reading: RuntimeReading, model: models.ModelInfo, memory_bytes: int) -> Finding:
     measured = f"{model.name}: {model.bytes / 1e9:.1f} GB of weights on {memory_bytes / 1e9:.0f} GB of memory"
     if model.bytes * ROOM_BESIDE_WEIGHTS > memory_bytes:
-        remedy = "serve a smaller one, or make one: `stoker models convert NAME --bits 4`"
+        # What is quantized cannot be quantized again.
+        make = f", or make one: `stoker models convert {reading.served_as} --bits 4`" if not model.quantization else ""
+        remedy = f"choose a smaller one{make}; set `engine.model` to its name and {START_AGAIN}"
         return _finding("size", Level.FAILURE, measured, remedy)
     return _finding("size", Level.OK, measured)
 
 
-def _judge_precision(model: models.ModelInfo, metal: bool) -> Finding:
+def _judge_precision(reading: RuntimeReading, model: models.ModelInfo) -> Finding:
     precision = model.quantization or "not quantized"
-    if model.quantization is not None and not metal:
-        remedy = "on a CPU float32 is the fastest: `stoker models convert NAME --dtype float32` from an unquantized one"
-        return _finding("precision", Level.WARNING, f"{precision}, on a CPU", remedy)
-    return _finding("precision", Level.OK, precision)
+    if model.quantization is None or not reading.on_cpu:
+        return _finding("precision", Level.OK, precision)
+    # Sizes are judged first: what does not fit as float32 is right to be quantized, however slow.
+    if reading.memory_bytes is not None and _float32_bytes(model) * ROOM_BESIDE_WEIGHTS > reading.memory_bytes:
+        return _finding("precision", Level.OK, f"{precision}; on a CPU float32 is faster, but would not fit")
+    remedy = (
+        "on a CPU float32 is the fastest: make it of the unquantized model, "
+        "`stoker models convert NAME --dtype float32`, "
+        f"set `engine.model` to its name and {START_AGAIN}"
+    )
+    return _finding("precision", Level.WARNING, f"{precision}, on a CPU", remedy)
 
 
-def _judge_template(template: str | None) -> Finding:
-    if template is None:
-        remedy = "serve an instruct model; a base model can only do /v1/completions"
+def _float32_bytes(model: models.ModelInfo) -> float:
+    """What the weights would take unquantized; about, since a model can have layers of several widths."""
+    bits = re.match(r"\d+", model.quantization or "")
+    return model.bytes * 32 / (int(bits[0]) if bits else 4)
+
+
+def _judge_template(reading: RuntimeReading, model: models.ModelInfo) -> Finding:
+    if reading.template is None:
+        remedy = f"a base model can only do /v1/completions: set `engine.model` to an instruct model and {START_AGAIN}"
         return _finding("chat template", Level.WARNING, "the model has none", remedy)
     try:
-        text = rendered(template)
+        text = rendered(reading.template)
     except jinja2.TemplateError as error:
-        remedy = "fetch the model again, or take the chat_template of a newer upload of it"
+        remedy = f"{_fetch_again(reading, model)}; if it is in the upload, choose another one"
         return _finding("chat template", Level.FAILURE, f"it cannot be rendered: {error}", remedy)
     if PROBE not in text:
-        remedy = "it is another model's template: fetch the model again"
+        remedy = f"it is another model's template: {_fetch_again(reading, model)}"
         return _finding("chat template", Level.FAILURE, "it leaves out what the user says", remedy)
     return _finding("chat template", Level.OK, "renders a question")
+
+
+def _fetch_again(reading: RuntimeReading, model: models.ModelInfo) -> str:
+    if not reading.pullable:
+        return f"put the model's own files into {model.path} again and {START_AGAIN}"
+    # What is there already is not fetched.
+    return f"move {model.path} away, fetch it with `stoker models pull {reading.served_as}` and {START_AGAIN}"
 
 
 def rendered(template: str) -> str:

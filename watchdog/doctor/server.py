@@ -18,9 +18,14 @@ from ..home import holder
 from ..ports import ListeningSocket
 from ..status import Status
 from ..supervisor import State
-from .findings import Finding, Layer, Level
+from .deaths import FORGOTTEN, recent, told
+from .findings import START_AGAIN, Finding, Layer, Level
 
 _finding = partial(Finding, Layer.SERVER)
+
+
+CONFIG_REMEDY = "mend that; `stoker config schema` shows every key, `stoker config check` whether all is well"
+PORT_REMEDY = "stop that program, or set another `server.port` or `watchdog.port`; then start `stoker serve`"
 
 
 class Holder(StrEnum):
@@ -58,10 +63,7 @@ def read_server(paths: Paths, config_file: Path | None) -> ServerReading:
 def judge_server(reading: ServerReading) -> list[Finding]:
     """The configuration first: with a bad one nothing else starts."""
     findings = [_judge_config(reading), _judge_tree(reading)]
-    findings += [
-        _finding("port", Level.FAILURE, sentence, "stop that program, or set another `server.port` or `watchdog.port`")
-        for sentence in reading.port_conflicts
-    ]
+    findings += [_finding("port", Level.FAILURE, sentence, PORT_REMEDY) for sentence in reading.port_conflicts]
     if reading.status is not None:
         findings += [_judge_service(reading.status), _judge_shed(reading.status)]
     return findings
@@ -69,7 +71,7 @@ def judge_server(reading: ServerReading) -> list[Finding]:
 
 def _judge_config(reading: ServerReading) -> Finding:
     if reading.config_error is not None:
-        return _finding("configuration", Level.FAILURE, reading.config_error, "mend that key; `stoker config schema`")
+        return _finding("configuration", Level.FAILURE, reading.config_error, CONFIG_REMEDY)
     return _finding("configuration", Level.OK, "valid")
 
 
@@ -81,10 +83,11 @@ def _judge_tree(reading: ServerReading) -> Finding:
     match reading.holder:
         case Holder.ORPHANS:
             measured = f"children of a `stoker serve` that is gone (pid {reading.holder_pid}) still hold {lock}"
-            return _finding("tree", Level.FAILURE, measured, f"find them with `lsof {lock}` and end them, then start")
+            remedy = f"end them with `kill $(lsof -t {lock})`, then start `stoker serve`"
+            return _finding("tree", Level.FAILURE, measured, remedy)
         case Holder.TREE:
             measured = f"pid {reading.holder_pid} holds {lock}, but its watchdog does not answer"
-            remedy = f"if it is not just starting, see its log, and end it: `kill {reading.holder_pid}`"
+            remedy = f"if it is not just starting, end it with `kill {reading.holder_pid}`, then start `stoker serve`"
             return _finding("tree", Level.FAILURE, measured, remedy)
     measured = reading.status_error or "no tree runs"
     return _finding("tree", Level.FAILURE, measured, "start it with `stoker serve`, or for good with `stoker install`")
@@ -92,14 +95,13 @@ def _judge_tree(reading: ServerReading) -> Finding:
 
 def _judge_service(status: Status) -> Finding:
     service = status.service
-    restarts = f", restarted {service.restarts} times" if service.restarts else ""
     if service.state is not State.READY:
         reason = service.failure or (service.last_restart.reason if service.last_restart else "it is starting")
-        remedy = "see the last lines of its log with `stoker status --json`"
-        return _finding("service", Level.FAILURE, f"{service.state}: {reason}{restarts}", remedy)
-    if service.restarts and service.last_restart is not None:
-        measured = f"ready{restarts}, last because {service.last_restart.reason}"
-        return _finding("service", Level.WARNING, measured, "see `stoker status --json` for what it said last")
+        remedy = f"mend what it said last (`stoker status --json` shows it) and {START_AGAIN}"
+        return _finding("service", Level.FAILURE, f"{service.state}: {reason}", remedy)
+    if service.last_restart is not None and recent(service.last_restart):
+        remedy = f"`stoker status --json` shows what it said last; {FORGOTTEN}"
+        return _finding("service", Level.WARNING, f"ready, {told(service.restarts, service.last_restart)}", remedy)
     return _finding("service", Level.OK, f"ready at {service.url}")
 
 
