@@ -28,5 +28,5 @@ It never evaluates an MLX array. Read in this order:
                  `spans` makes the one of the other (pure), `operation` says what was asked; `traces` owns the last
                  ones, `keeping` says which are sent (pure), `export` sends them, as `otlp` wants it;
 11. `internal`   what the watchdog and its commands may ask for; `pages` is the status page;
-12. `app`        the parts joined, their start and their end.
+12. `app`        the parts joined, their start and their end, on every `connection`.
 """

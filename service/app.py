@@ -13,6 +13,7 @@ from aiohttp import web
 from ..config import ServiceProcess, Telemetry
 from ..engine.client import SocketEngineClient
 from ..process import EXIT_UNUSABLE, end_with_parent
+from .connection import listen
 from .context import Context
 from .errors import ShuttingDown, TextModelError
 from .export import Export, Sender
@@ -56,15 +57,15 @@ class Service:
         runner = web.AppRunner(
             make_app(self._context, self._page),
             handler_cancellation=True,
-            access_log=None,
             shutdown_timeout=LAST_WORDS_S,
         )
         await runner.setup()
+        listening = await listen(runner, socket.socket(fileno=self._settings.listen_fd))
         try:
-            await web.SockSite(runner, socket.socket(fileno=self._settings.listen_fd)).start()
-            log.info("serving", addresses=[str(address) for address in runner.addresses])
+            log.info("serving", addresses=[str(each.getsockname()) for each in listening.sockets])
             return await self._serve()
         finally:
+            listening.close()
             await runner.cleanup()
             self._text.close()
             if self._export is not None:

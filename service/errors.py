@@ -68,6 +68,12 @@ class GrammarFailed(InvalidRequest):
     code = "grammar_failed"
 
 
+class UnreadableRequest(InvalidRequest):
+    """It is not HTTP, or not within its bounds."""
+
+    code = "unreadable_request"
+
+
 class MalformedJson(InvalidRequest):
     """The body is not JSON."""
 

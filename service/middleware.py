@@ -15,7 +15,15 @@ from .anthropic import errors as anthropic
 from .auth import SHOWN
 from .caller import WATCHDOG
 from .context import CONTEXT
-from .errors import BodyTooLarge, InternalError, MethodNotAllowed, RouteNotFound, ServiceError, ShuttingDown
+from .errors import (
+    BodyTooLarge,
+    InternalError,
+    MethodNotAllowed,
+    RouteNotFound,
+    ServiceError,
+    ShuttingDown,
+    UnreadableRequest,
+)
 from .internal import shows_admin_token
 from .observer import CANCELLED
 from .trace import Span, Trace, remote_of, tracing
@@ -92,6 +100,8 @@ def as_service_error(request: web.Request, error: Exception) -> ServiceError:
         case web.HTTPRequestEntityTooLarge():
             bound = request.app[CONTEXT].server.max_body_bytes
             return BodyTooLarge(f"the body is over the bound of {bound} bytes; send less")
+        case web.RequestPayloadError():
+            return UnreadableRequest("the body is not what its head says: chunks, length or encoding are wrong")
         case _:
             log.error("request_failed", request_id=request[REQUEST_ID], exc_info=error)
             return InternalError()
