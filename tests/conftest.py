@@ -1,4 +1,7 @@
-"""Models that many tests share: the demo model, fetched once for each user, and a tiny random one for each run."""
+"""Models that many tests share: the demo model, fetched once for each user, and a tiny random one for each run.
+
+And Hypothesis without a clock.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from rich.console import Console
 
 from stoker.engine.models import ensure
 from stoker.engine.progress import progress_on
 from tests.tiny_models import make_tiny_llama
+
+# Whoever else uses this machine decides how long an example takes.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")

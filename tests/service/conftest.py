@@ -1,4 +1,4 @@
-"""Rigs that are gone when their test is, and Hypothesis without a clock."""
+"""Rigs that are gone when their tests are."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from hypothesis import settings
 
 from tests.service.rig import Rig
-
-# Whoever else uses this machine decides how long an example takes.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
 
 
 @pytest.fixture
@@ -34,6 +29,7 @@ async def make_shared_rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
 
 @asynccontextmanager
 async def rigs_in(folder: Path) -> AsyncIterator[Callable[..., Rig]]:
+    """Makes them there, and stops them in the end."""
     rigs: list[Rig] = []
 
     def make(**settings: Any) -> Rig:
