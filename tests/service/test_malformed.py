@@ -200,46 +200,42 @@ async def test_headers_without_end_are_refused(make_rig: Callable[..., Rig], hea
         assert response.status == 200
 
 
-@pytest.mark.parametrize(
-    ("sent", "says"),
-    [
-        (b"GET /v1/models HTTP/1.1\r\nAuthorization: Bearer " + b"k" * 20_000 + b"\r\n\r\n", "8190 bytes"),
-        (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", "8190 bytes"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "another protocol"),
-        (b"GET /v1/models HTTP/1.1\r\nno header\r\n\r\n", "another protocol"),
-        (b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", "another protocol"),
-    ],
-    ids=["a long header", "a long path", "TLS", "no header", "an impossible length"],
-)
+NO_HTTP = [
+    (b"GET /v1/models HTTP/1.1\r\nAuthorization: Bearer " + b"k" * 20_000 + b"\r\n\r\n", "8190 bytes"),
+    (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", "8190 bytes"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "another protocol"),
+    (b"GET /v1/models HTTP/1.1\r\nno header\r\n\r\n", "another protocol"),
+    (b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", "another protocol"),
+]
+
+
 async def test_what_cannot_be_read_is_refused_in_json_and_not_written_down(
-    make_rig: Callable[..., Rig], tmp_path: Path, sent: bytes, says: str
-) -> None:
-    rig = make_rig()
-    log = tmp_path / "service.log"
-    await rig.start_service(log=log)
-    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
-    writer.write(sent)
-    async with asyncio.timeout(DEADLINE_S):
-        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-    writer.close()
-    assert head.split()[1] == b"400"
-    assert b"application/json" in head
-    error = json.loads(body)["error"]
-    assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", "unreadable_request", None)
-    assert says in error["message"]
-    written = log.read_text()
-    assert "request_unreadable" in written
-    assert "kkkk" not in written
-    assert all(json.loads(line) for line in written.splitlines())
-
-
-async def test_a_body_that_is_not_encoded_as_it_says_is_the_clients_fault(
     make_rig: Callable[..., Rig], tmp_path: Path
 ) -> None:
     rig = make_rig()
     log = tmp_path / "service.log"
     await rig.start_service(log=log)
+    for sent, says in NO_HTTP:
+        head, body = await answer_to(rig, sent)
+        assert head.split()[1] == b"400", sent
+        assert b"application/json" in head
+        error = json.loads(body)["error"]
+        assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", "unreadable_request", None)
+        assert says in error["message"], sent
     async with rig.post(b"no gzip", headers={"Content-Encoding": "gzip"}) as response:
         assert response.status == 400
         assert (await response.json())["error"]["code"] == "unreadable_request"
-    assert all(json.loads(line) for line in log.read_text().splitlines())
+    written = log.read_text()
+    assert written.count("request_unreadable") == len(NO_HTTP)
+    assert "kkkk" not in written
+    assert all(json.loads(line) for line in written.splitlines())
+
+
+async def answer_to(rig: Rig, sent: bytes) -> tuple[bytes, bytes]:
+    """Head and body of what comes back before the connection is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+    writer.write(sent)
+    async with asyncio.timeout(DEADLINE_S):
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    return head, body

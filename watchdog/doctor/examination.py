@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from pathlib import Path
 
-from ...config import Config, Paths
+from ...config import Config, Engine, EngineProcess, Paths
 from ..endpoint import EndpointClient
 from ..ports import ListeningSocket
 from ..samples import HostReading
@@ -66,11 +67,21 @@ class Examination:
 
     @cached_property
     def _runtime(self) -> RuntimeReading | None:
-        """None for the simulated engine, and where the configuration does not say which model it would be."""
-        if self.server.config is None or self._config.engine.kind != "mlx":
+        """None for the simulated engine, and where nothing says which model it would be."""
+        engine = self._engine_settings()
+        if engine is None or engine.kind != "mlx":
             return None
         on_cpu = backend_of(self._system.platform, self._system.machine) is Backend.CPU
-        return read_runtime(self._config, self._paths, self._host.memory_bytes, on_cpu=on_cpu)
+        return read_runtime(engine.model, self._paths.models, self._host.memory_bytes, on_cpu=on_cpu)
+
+    def _engine_settings(self) -> Engine | None:
+        """What a running engine was told, which `--model` may have said; else what the file says to the next one."""
+        for engine in () if self.server.status is None else self.server.status.engines:
+            # Files that cannot be read, or of another version.
+            with contextlib.suppress(OSError, ValueError):
+                told = self._paths.child_settings(f"engine-{engine.name}").read_bytes()
+                return EngineProcess.model_validate_json(told).engine
+        return None if self.server.config is None else self.server.config.engine
 
     @cached_property
     def _host(self) -> HostReading:

@@ -14,7 +14,6 @@ import jinja2
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ...config import Config, Paths
 from ...engine import models
 from ...engine.errors import ModelError
 from .findings import START_AGAIN, Finding, Layer, Level
@@ -44,11 +43,11 @@ class RuntimeReading:
     memory_bytes: int | None
 
 
-def read_runtime(config: Config, paths: Paths, memory_bytes: int | None, *, on_cpu: bool) -> RuntimeReading:
-    """Look at the files; nothing is fetched, loaded or imported."""
+def read_runtime(model: str, models_folder: Path, memory_bytes: int | None, *, on_cpu: bool) -> RuntimeReading:
+    """Look at the files of `model`, named as in the configuration; nothing is fetched, loaded or imported."""
     info, error = None, None
     try:
-        folder = models.present(config.engine.model, paths.models)
+        folder = models.present(model, models_folder)
         info = None if folder is None else models.check(folder)
     except ModelError as problem:
         error = str(problem)
@@ -56,8 +55,8 @@ def read_runtime(config: Config, paths: Paths, memory_bytes: int | None, *, on_c
         mlx=_version("mlx"),
         mlx_lm=_version("mlx-lm"),
         on_cpu=on_cpu,
-        served_as=config.engine.model,
-        pullable=models.pullable(config.engine.model),
+        served_as=model,
+        pullable=models.pullable(model),
         model=info,
         model_error=error,
         template=None if info is None else _template(info.path),

@@ -116,17 +116,19 @@ class Patient:
         """Whatever is not well."""
         return [finding for finding in self.examine() if finding.level is not Level.OK]
 
-    def serve(self) -> None:
-        """`stoker serve`, as far as its door; a tree that runs is stopped first."""
+    def serve(self, model: str | None = None) -> None:
+        """`stoker serve`, as far as its door, or `stoker serve --model`; a tree that runs is stopped first."""
         self.stop()
-        held = self._life.enter_context(
-            premises(load(None, self.paths), self.paths, RecordedProgress(), lambda word: None)
-        )
-        self._tree = StandIn(held, self.load, self._host, self.box.begin_engine)
+        config = load(None, self.paths, {} if model is None else {"engine": {"model": model}})
+        held = self._life.enter_context(premises(config, self.paths, RecordedProgress(), lambda word: None))
+
+        def host() -> HostReading:
+            return self.machine.sensor(self.home, config.watchdog.sensors).read()
+
+        self._tree = StandIn(held, self.load, host, self.box.begin_engine)
         api = self._life.enter_context(listening(self._tree.answer, held.api.open()))
         watchdog = self._life.enter_context(listening(self._tree.answer, held.watchdog.open()))
         admin_token(self.paths)
-        self.paths.child_settings("engine-default").write_text(json.dumps({"model_path": str(held.model_path)}))
         self._life.callback(serving_path(self.paths).unlink)
         replace_private(serving_path(self.paths), msgspec.json.encode(Serving(0, api, watchdog)))
 
@@ -162,9 +164,6 @@ class Patient:
         else:
             self.machine.obey(*words)
         return ""
-
-    def _host(self) -> HostReading:
-        return self.machine.sensor(self.home, load(None, self.paths).watchdog.sensors).read()
 
     def _run_stoker(self, arguments: list[str]) -> str:
         done = CliRunner().invoke(app, arguments, env={"STOKER_HOME": str(self.home), "COLUMNS": "200"}, input="y\n")

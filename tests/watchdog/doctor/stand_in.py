@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from stoker import __version__
-from stoker.config import Canonical, Config
+from stoker.config import Canonical, Config, EngineProcess
 from stoker.engine import models
 from stoker.engine.errors import ModelError
 from stoker.engine.protocol import Heartbeat, Memory, MissReason, Phase, PrefixCacheUse, Tier
@@ -188,6 +188,7 @@ class StandIn:
         return Shed(1, f"the system's thermal level is {level}") if level >= HOT else NOTHING
 
     def _incarnation(self, epoch: int) -> EngineStatus:
+        self._tell_engine(epoch)
         engine = EngineStatus("default", "demo", State.READY, ENGINE_PID, epoch, 0, None, self._heartbeat(epoch), None)
         try:
             assert self._premises.model_path is not None
@@ -199,6 +200,19 @@ class StandIn:
             )
         self._begin_engine(ENGINE_PID)
         return engine
+
+    def _tell_engine(self, epoch: int) -> None:
+        held, paths = self._premises, self._premises.paths
+        told = EngineProcess(
+            name="default",
+            model_name=held.model_name,
+            model_path=held.model_path,
+            socket=paths.socket("default"),
+            kv_path=paths.kv("default"),
+            epoch=epoch,
+            engine=held.config.engine,
+        )
+        paths.child_settings("engine-default").write_text(told.model_dump_json())
 
     def _heartbeat(self, epoch: int) -> Heartbeat:
         engine = self._premises.config.engine

@@ -13,7 +13,7 @@ from tests.watchdog.doctor.faults import Fault
 from tests.watchdog.doctor.faults_of_the_api import API
 from tests.watchdog.doctor.faults_of_the_machine import BACKEND, HARDWARE, RUNTIME
 from tests.watchdog.doctor.faults_of_the_tree import ENGINE, SERVER
-from tests.watchdog.doctor.patient import Patient, without_network
+from tests.watchdog.doctor.patient import GB, Patient, make_model, without_network
 
 FAULTS = [*API, *SERVER, *ENGINE, *RUNTIME, *BACKEND, *HARDWARE]
 
@@ -66,3 +66,12 @@ def test_whatever_is_not_well_says_what_to_do(make_patient: Callable[[bool], Pat
     patient.stop()
     patient.set("server.prot", 8000)
     assert all(found.remedy for found in patient.ills() if found.level is not Level.SKIPPED)
+
+
+def test_a_tree_that_was_told_of_another_model_is_examined_with_that(make_patient: Callable[[bool], Patient]) -> None:
+    patient = make_patient(False)
+    make_model(patient.folder_of("example/base"), GB, template=None)
+    patient.serve(model="example/base")
+    assert "chat template" in {found.check for found in patient.ills()}
+    patient.serve()
+    assert not patient.ills()
