@@ -11,7 +11,7 @@ from ...engine.protocol import Heartbeat, MissReason
 from ..status import EngineStatus, LastRestart
 from ..supervisor import State
 from .deaths import FORGOTTEN, recent, told
-from .findings import START_AGAIN, Finding, Layer, Level
+from .findings import START_AGAIN, WAIT, Finding, Layer, Level
 
 _finding = partial(Finding, Layer.ENGINE)
 
@@ -48,7 +48,7 @@ def _judge_state(engine: EngineStatus) -> Finding:
         said = engine.last_restart.log_tail[-1:] if engine.last_restart else ()
         measured = f"{measured}: {engine.failure or 'it stays away'}{''.join(f' (last line: {line})' for line in said)}"
         return _finding("state", Level.FAILURE, measured, "mend what it says, then `stoker engine restart`")
-    return _finding("state", Level.WARNING, measured, "wait until it is ready: `stoker status`")
+    return _finding("state", Level.WARNING, measured, WAIT)
 
 
 def _judge_deaths(restarts: int, last: LastRestart) -> Finding:
@@ -66,7 +66,7 @@ def _judge_deaths(restarts: int, last: LastRestart) -> Finding:
 def _judge_step(heartbeat: Heartbeat) -> Finding:
     pending = heartbeat.running + heartbeat.waiting
     if heartbeat.last_step_age is None:
-        return _finding("last step", Level.WARNING, "the model is loading", "wait until it is ready: `stoker status`")
+        return _finding("last step", Level.WARNING, "the model is loading", WAIT)
     measured = f"{heartbeat.last_step_age:.1f} s ago, {heartbeat.running} running, {heartbeat.waiting} waiting"
     if pending and heartbeat.last_step_age > STALE_STEP_S:
         remedy = "the watchdog replaces it unless its work explains that; to hasten it: `stoker engine restart`"

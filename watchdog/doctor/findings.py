@@ -9,6 +9,8 @@ import msgspec
 START_AGAIN = "start `stoker serve` again"
 """The configuration and the model's files are read once, at the start."""
 
+WAIT = "wait until it is ready: `stoker status`"
+
 
 class Layer(StrEnum):
     """From the client's view down."""

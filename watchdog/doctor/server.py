@@ -19,7 +19,7 @@ from ..ports import ListeningSocket
 from ..status import Status
 from ..supervisor import State
 from .deaths import FORGOTTEN, recent, told
-from .findings import START_AGAIN, Finding, Layer, Level
+from .findings import START_AGAIN, WAIT, Finding, Layer, Level
 
 _finding = partial(Finding, Layer.SERVER)
 
@@ -83,22 +83,30 @@ def _judge_tree(reading: ServerReading) -> Finding:
     match reading.holder:
         case Holder.ORPHANS:
             measured = f"children of a `stoker serve` that is gone (pid {reading.holder_pid}) still hold {lock}"
-            remedy = f"end them with `kill $(lsof -t {lock})`, then start `stoker serve`"
+            remedy = f"end them with {_kill(f'$(lsof -t {lock})')}, then start `stoker serve`"
             return _finding("tree", Level.FAILURE, measured, remedy)
         case Holder.TREE:
             measured = f"pid {reading.holder_pid} holds {lock}, but its watchdog does not answer"
-            remedy = f"if it is not just starting, end it with `kill {reading.holder_pid}`, then start `stoker serve`"
+            end = f"end it with {_kill(str(reading.holder_pid))}"
+            remedy = f"if it is not just starting, {end}, then start `stoker serve`"
             return _finding("tree", Level.FAILURE, measured, remedy)
     measured = reading.status_error or "no tree runs"
     return _finding("tree", Level.FAILURE, measured, "start it with `stoker serve`, or for good with `stoker install`")
 
 
+def _kill(whom: str) -> str:
+    """A process that hangs in native code hears no SIGTERM."""
+    return f"`kill {whom}`, if that does not help with `kill -9 {whom}`"
+
+
 def _judge_service(status: Status) -> Finding:
     service = status.service
-    if service.state is not State.READY:
-        reason = service.failure or (service.last_restart.reason if service.last_restart else "it is starting")
+    if service.state in (State.CIRCUIT_OPEN, State.FAILED):
+        reason = service.failure or "it stays away"
         remedy = f"mend what it said last (`stoker status --json` shows it) and {START_AGAIN}"
         return _finding("service", Level.FAILURE, f"{service.state}: {reason}", remedy)
+    if service.state is not State.READY:
+        return _finding("service", Level.WARNING, service.state.value, WAIT)
     if service.last_restart is not None and recent(service.last_restart):
         remedy = f"`stoker status --json` shows what it said last; {FORGOTTEN}"
         return _finding("service", Level.WARNING, f"ready, {told(service.restarts, service.last_restart)}", remedy)

@@ -20,11 +20,13 @@ from tests.watchdog.doctor.stand_in import Load
 
 LAST_WORDS = "the last words"
 HOLD_THE_LOCK = """
-import fcntl, os, pathlib, sys
+import fcntl, os, pathlib, signal, sys
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 path = pathlib.Path(sys.argv[1])
 lock = path.open("w")
 fcntl.flock(lock, fcntl.LOCK_EX)
-lock.write(sys.argv[2] if len(sys.argv) > 2 else str(os.getpid()))
+lock.write(sys.argv[2] or str(os.getpid()))
 lock.flush()
 print("held", flush=True)
 sys.stdin.read()
@@ -40,20 +42,30 @@ def take_the_port(patient: Patient) -> None:
 def hold_the_lock(patient: Patient) -> None:
     """A watchdog that answers nobody."""
     patient.stop()
-    patient.start_program(HOLD_THE_LOCK, str(patient.paths.lock))
+    patient.start_program(HOLD_THE_LOCK, str(patient.paths.lock), "")
 
 
-def leave_orphans(patient: Patient) -> None:
-    patient.stop()
-    with subprocess.Popen(["true"]) as gone:
-        pass
-    patient.start_program(HOLD_THE_LOCK, str(patient.paths.lock), str(gone.pid))
+def leave_orphans(*how: str) -> Callable[[Patient], None]:
+    def plant(patient: Patient) -> None:
+        patient.stop()
+        with subprocess.Popen(["true"]) as gone:
+            pass
+        patient.start_program(HOLD_THE_LOCK, str(patient.paths.lock), str(gone.pid), *how)
+
+    return plant
 
 
 def lose_the_keys(patient: Patient) -> None:
     (patient.home / "keys").touch()
     patient.set("server.api_keys", str(patient.home / "keys"))
     patient.serve()
+
+
+def in_state(child: str, state: State) -> Callable[[Patient], None]:
+    def plant(patient: Patient) -> None:
+        setattr(patient.tree, child, msgspec.structs.replace(getattr(patient.tree, child), state=state))
+
+    return plant
 
 
 def a_day_later(patient: Patient) -> None:
@@ -108,8 +120,15 @@ SERVER = [
     Fault(
         "a lock that outlives its tree",
         Sign(Layer.SERVER, "tree", Level.FAILURE, "gone"),
-        plant=leave_orphans,
+        plant=leave_orphans(),
         cure=(run(r"kill \$\(lsof .*\)"), START_AGAIN),
+        needs="lsof",
+    ),
+    Fault(
+        "a lock whose holder hears no SIGTERM",
+        Sign(Layer.SERVER, "tree", Level.FAILURE, "gone"),
+        plant=leave_orphans("deaf"),
+        cure=(run(r"kill -9 \$\(lsof .*\)"), START_AGAIN),
         needs="lsof",
     ),
     Fault(
@@ -121,6 +140,12 @@ SERVER = [
             change("mend what it said", lambda patient: patient.unset("server.api_keys")),
             START_AGAIN,
         ),
+    ),
+    Fault(
+        "a service that still starts",
+        Sign(Layer.SERVER, "service", Level.WARNING),
+        plant=in_state("service", State.STARTING),
+        cure=(run("stoker status"), change("wait", in_state("service", State.READY))),
     ),
     Fault(
         "a service that died",
@@ -135,13 +160,6 @@ SERVER = [
         cure=(change("it ends with its cause", lambda patient: patient.box.heat(60.0)),),
     ),
 ]
-
-
-def in_state(state: State) -> Callable[[Patient], None]:
-    def plant(patient: Patient) -> None:
-        patient.tree.engine = msgspec.structs.replace(patient.tree.engine, state=state)
-
-    return plant
 
 
 def damage_the_weights(patient: Patient) -> None:
@@ -191,8 +209,8 @@ ENGINE = [
     Fault(
         "an engine that still starts",
         Sign(Layer.ENGINE, "state", Level.WARNING),
-        plant=in_state(State.STARTING),
-        cure=(run("stoker status"), change("wait", in_state(State.READY))),
+        plant=in_state("engine", State.STARTING),
+        cure=(run("stoker status"), change("wait", in_state("engine", State.READY))),
     ),
     Fault(
         "an engine that stays away",
