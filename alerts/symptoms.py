@@ -135,7 +135,7 @@ LOAD = (
         "Tokens come slowly: the machine throttles for heat.",
         "Load is shed until it is cool. Look at its fans, its place and its power supply.",
         "stoker-host",
-        lasting="1m",
+        lasting="15s",
     ),
     Alert(
         "StokerSheddingForLong",
@@ -150,11 +150,10 @@ LOAD = (
     Alert(
         "StokerQueueSaturated",
         _WARNING,
-        'sum(increase(stoker_requests_shed_total{reason=~"queue_full|queue_timeout"}[5m])) > 0.5',
+        'sum(increase(stoker_requests_shed_total{reason=~"queue_full|queue_timeout"}[5m])) > 4.5',
         "Users are sent away with 429 or wait in vain: the queue is full.",
         "`stoker status --trace last` shows the wait; give clients limits, or the endpoint a smaller model.",
         "stoker-requests",
-        lasting="2m",
         causes=(*UNREACHED, "StokerThrottled", "StokerSheddingForLong"),
     ),
     Alert(

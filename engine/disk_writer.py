@@ -8,6 +8,8 @@ anew, so that nothing has to be known about how far the failure went.
 from __future__ import annotations
 
 import math
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from .disk_index import DiskIndex, Entry
 RETRY_FIRST_S = 5.0
 RETRY_MAX_S = 300.0
 CLOSE_DEADLINE_S = 5.0
+_NICENESS = 10
 
 log = structlog.get_logger(__name__)
 
@@ -134,6 +137,9 @@ class DiskWriter:
         return not self._queue and not self._uses and (self._clean or self.off is not None)
 
     def _run(self) -> None:
+        if sys.platform == "linux":
+            # A thread has a priority of its own there, and steps go first.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         if self.off is None:
             self._attempt(self._clean_up)
         while self._wait():

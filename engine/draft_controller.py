@@ -22,6 +22,10 @@ _FIRST_PASS = 0.2
 _PASS_MEMORY = 0.1
 """Weight of the newest pass in the running estimate."""
 
+_LEAVING = 0.4
+"""What it costs, as a share of a step, that a row leaves those that attend together and joins them some steps later
+(CPU, demo model: 40 ms at 8 and at 16 rows)."""
+
 _ROW_MEMORY_TRIALS = 16.0
 _SHARED_MEMORY_TRIALS = 256.0
 _FIRST_ACCEPTANCE = 0.5
@@ -39,6 +43,19 @@ class Snapshot:
     """Cost of a step without drafts, by its number of rows."""
     draft_token_s: dict[int, float]
     """What one draft token adds to it, by the number of rows."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step that could be taken: how many tokens are expected of it, in how many seconds."""
+
+    lengths: list[int]
+    tokens: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.tokens / max(self.seconds, 1e-9)
 
 
 class Controller:
@@ -69,10 +86,10 @@ class Controller:
         pass_s = self._cost_of_pass(len(offers), cost)
         modelled = max((offer.length for offer in offers if offer.method is DraftMethod.DRAFT_MODEL), default=0)
         # The best step of each number of passes is known, so the best of all is among them.
-        choices = (self._best(offers, cost, passes, passes * pass_s) for passes in range(modelled + 1))
-        _, lengths = max(choices, key=lambda choice: choice[0])
-        self._probe(offers, lengths, cost, pass_s)
-        return lengths
+        steps = (self._best(offers, cost, passes, passes * pass_s) for passes in range(modelled + 1))
+        best = max(steps, key=lambda step: step.rate)
+        self._probe(offers, best.lengths, cost, pass_s)
+        return best.lengths
 
     def observe(self, step: StepMeasure) -> None:
         """Learn from a step that was planned here."""
@@ -111,14 +128,14 @@ class Controller:
             draft_token_s={rows: cost.slope for rows, cost in self._costs.items()},
         )
 
-    def _best(self, offers: Sequence[Offer], cost: StepCost, passes: int, passes_s: float) -> tuple[float, list[int]]:
-        """Tokens a second and draft lengths of the best step in which a draft model makes so many passes.
+    def _best(self, offers: Sequence[Offer], cost: StepCost, passes: int, passes_s: float) -> _Step:
+        """The best step in which a draft model makes so many passes.
 
         Add the draft token that is worth most for as long as it is worth its time: the gains of a row fall with its
         draft's length and each token costs the same, so the best step of any size is the greediest one, and tokens a
         second rise up to the first token that does not pay and fall from there.
         """
-        lengths = [0] * len(offers)
+        step = _Step([0] * len(offers), float(len(offers)), cost.plain + passes_s)
         chances = [self.chance(offer.row, offer.method) for offer in offers]
         limits = [
             min(offer.length, passes if offer.method is DraftMethod.DRAFT_MODEL else MAX_DRAFT) for offer in offers
@@ -126,19 +143,31 @@ class Controller:
         # Largest gain first; a heap gives its smallest.
         worth = [(-chance, i) for i, chance in enumerate(chances) if limits[i]]
         heapq.heapify(worth)
-        tokens, seconds = float(len(offers)), cost.plain + passes_s
         while worth:
             gain, i = -worth[0][0], worth[0][1]
-            if gain * seconds <= tokens * cost.slope:
+            if gain * step.seconds <= step.tokens * cost.slope:
                 break
-            lengths[i] += 1
-            tokens += gain
-            seconds += cost.slope
-            if lengths[i] < limits[i]:
+            step.lengths[i] += 1
+            step.tokens += gain
+            step.seconds += cost.slope
+            if step.lengths[i] < limits[i]:
                 heapq.heapreplace(worth, (-gain * chances[i], i))
             else:
                 heapq.heappop(worth)
-        return tokens / max(seconds, 1e-9), lengths
+        for i in (i for i, offer in enumerate(offers) if offer.stacked and step.lengths[i]):
+            self._weigh_leaving(step, i, chances[i], cost)
+        return step
+
+    @staticmethod
+    def _weigh_leaving(step: _Step, i: int, chance: float, cost: StepCost) -> None:
+        """A stacked row's draft must pay for that the row leaves, too; one that does not is taken out of the step."""
+        length = step.lengths[i]
+        gain = sum(chance**k for k in range(1, length + 1))
+        without = _Step(step.lengths, step.tokens - gain, step.seconds - length * cost.slope)
+        step.seconds += _LEAVING * cost.plain
+        if step.rate <= without.rate:
+            step.tokens, step.seconds = without.tokens, without.seconds
+            step.lengths[i] = 0
 
     def _probe(self, offers: Sequence[Offer], lengths: list[int], cost: StepCost, pass_s: float) -> None:
         """Let the row that has waited longest for a draft try a short one, when the purse pays for it."""
@@ -148,6 +177,7 @@ class Controller:
         tried = {key: order for order, key in enumerate(self._rows)}
         i = min(idle, key=lambda index: tried.get((offers[index].row, offers[index].method), -1))
         price = PROBE_TOKENS * (cost.slope + (pass_s if offers[i].method is DraftMethod.DRAFT_MODEL else 0.0))
+        price += _LEAVING * cost.plain if offers[i].stacked else 0.0
         if self._purse_s < price:
             return
         lengths[i] = min(offers[i].length, PROBE_TOKENS)

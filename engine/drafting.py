@@ -10,8 +10,8 @@ there is one: each costs more than the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from .draft_controller import Controller
 from .protocol import DraftMethod, Sampling
@@ -115,15 +115,15 @@ class Drafting:
                 drafts[row_id] = Draft(drafter.proposers[drafter.method].propose(length), drafter.method)
         return drafts | self._drafts_of_model(of_model)
 
-    def observe(self, verdicts: Sequence[Verdict]) -> None:
-        """A step in which every row decoded was read. Plans the next drafts."""
+    def observe(self, verdicts: Sequence[Verdict], stacked: Collection[str] = ()) -> None:
+        """A step in which every row decoded was read. Plans the next drafts; rows in `stacked` attend together."""
         seconds = max(0.0, self._lap() - self._passes_s)
         if not self._enabled:
             return
         pass_s = self._passes_s / self._passes if self._passes else 0.0
         self._controller.observe(StepMeasure(verdicts, seconds, self._passes, pass_s))
         self._passes, self._passes_s = 0, 0.0
-        self._plan([verdict.row for verdict in verdicts])
+        self._plan([verdict.row for verdict in verdicts], stacked)
 
     def skip(self) -> None:
         """A step was read that also computed pieces of prompts: it tells nothing about drafts."""
@@ -132,11 +132,11 @@ class Drafting:
         for drafter in self._drafters.values():
             drafter.planned = 0
 
-    def _plan(self, row_ids: Sequence[str]) -> None:
+    def _plan(self, row_ids: Sequence[str], stacked: Collection[str]) -> None:
         for drafter in self._drafters.values():
             drafter.planned = 0
         decoding = [row_id for row_id in row_ids if row_id in self._drafters]
-        offers = [self._offer(row_id) for row_id in decoding]
+        offers = [replace(self._offer(row_id), stacked=row_id in stacked) for row_id in decoding]
         for offer, length in zip(offers, self._controller.plan(offers), strict=True):
             self._drafters[offer.row].planned = length
             self._drafters[offer.row].method = offer.method

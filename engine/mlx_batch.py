@@ -281,7 +281,8 @@ class MlxBatch:
                 kept = of_row[: 1 + accepted]
                 yield self._advance(drawing, kept)
         if launch.decodes_only:
-            self._drafting.observe(verdicts)
+            stacked = {row_id for row_id, row in self._rows.items() if row.state.stack is not None}
+            self._drafting.observe(verdicts, stacked)
         else:
             self._drafting.skip()
 

@@ -132,6 +132,8 @@ class Offer:
     row: str
     length: int
     method: DraftMethod = DraftMethod.PROMPT_LOOKUP
+    stacked: bool = False
+    """Whether the row attends together with others, whom it would leave for a draft."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,10 @@ SYMPTOMS = (
         50,
         10,
         100,
-        {'stoker_requests_shed_total{reason="overloaded"}': counter((2, 60))},
+        {
+            'stoker_requests_shed_total{reason="overloaded"}': counter((2, 60)),
+            'stoker_requests_shed_total{reason="queue_full"}': counter((0, 45), (2, 1), (0, 60)),
+        },
     ),
     Case(
         "StokerSheddingForLong",

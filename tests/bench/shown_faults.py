@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
@@ -12,48 +10,47 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 Fault = Mapping[str, tuple[float, float]]
-"""Series: their values while all is well, and while it is not; counters grow by that each second. None: no answer."""
+"""Series: their values while all is well, and while it is not. None: no answer."""
 Round = Mapping[str, Fault]
 """Faults by alert, none of which is another's cause."""
-_COUNTER = re.compile(r"\w+_(total|count|bucket)\b")
 
 
 def _detector(name: str) -> Fault:
     return {f'stoker_detector_firing{{detector="{name}"}}': (0, 1)}
 
 
-def _one(counter: str, labels: str) -> Fault:
-    return {f"{counter}_total{{{labels}}}": (0, 1)}
+def _counted(counter: str, labels: str, count: float = 1) -> Fault:
+    return {f"{counter}_total{{{labels}}}": (0, count)}
 
 
 ROUNDS: tuple[Round, ...] = (
     {
         "StokerEngineDown": {"stoker_engine_up": (1, 0)},
         "StokerServiceDown": {"stoker_service_up": (1, 0)},
-        "StokerStalled": _one("stoker_engine_restarts", 'reason="stalled"'),
-        "StokerCanaryWrong": _one("stoker_canary_requests", 'outcome="wrong"'),
+        "StokerStalled": _counted("stoker_engine_restarts", 'reason="stalled"'),
+        "StokerCanaryWrong": _counted("stoker_canary_requests", 'outcome="wrong"'),
         "StokerLeak": {**_detector("leak"), "stoker_memory_exhaustion_seconds": (9e9, 7200)},
         "StokerFragmentation": _detector("fragmentation"),
         "StokerSwapGrowing": _detector("swap"),
         "StokerDiskFull": _detector("disk"),
         "StokerThrottled": {**_detector("thermal"), "stoker_decode_slowdown_ratio": (1, 1.6)},
-        "StokerSpansDropped": _one("stoker_spans_dropped", ""),
-        "StokerWebhooksDropped": _one("stoker_webhook_deliveries", 'outcome="dropped"'),
-        "StokerSoakFailed": _one("stoker_incidents", 'kind="soak"'),
+        "StokerSpansDropped": _counted("stoker_spans_dropped", ""),
+        "StokerWebhooksDropped": _counted("stoker_webhook_deliveries", 'outcome="dropped"'),
+        "StokerSoakFailed": _counted("stoker_incidents", 'kind="soak"'),
     },
     {
         "StokerCanaryFailing": {"stoker_canary_ok": (1, 0)},
-        "StokerQueueSaturated": _one("stoker_requests_shed", 'reason="queue_full"'),
+        "StokerQueueSaturated": _counted("stoker_requests_shed", 'reason="queue_full"', 6),
     },
     {
-        "StokerErrorBudgetBurn": _one("stoker_requests", 'endpoint="/v1/messages",code="500"'),
+        "StokerErrorBudgetBurn": _counted("stoker_requests", 'endpoint="/v1/messages",code="500"', 100),
         "StokerSlowFirstToken": {
-            "stoker_time_to_first_token_seconds_count": (0, 1),
+            "stoker_time_to_first_token_seconds_count": (0, 100),
             'stoker_time_to_first_token_seconds_bucket{le="10.0"}': (0, 0),
         },
     },
     {"StokerSheddingForLong": {"stoker_shed_level": (0, 1)}},
-    {"StokerRestartLoop": _one("stoker_engine_restarts", 'reason="killed"')},
+    {"StokerRestartLoop": _counted("stoker_engine_restarts", 'reason="killed"', 4)},
     {"StokerDown": {}},
 )
 
@@ -65,23 +62,15 @@ class Exporter:
     faults: Round
     targets: list[tuple[str, str]]
     """The job of whoever shows all this, and its `host:port`."""
-    sick_since: float | None = None
-
-    def fall_sick(self) -> None:
-        self.sick_since = time.monotonic()
+    sick: bool = False
 
     def text(self) -> str:
         """In Prometheus' text format."""
         series = (each for fault in self.faults.values() for each in fault.items())
-        return "".join(f"{name} {self._value(name, *values)}\n" for name, values in series)
-
-    def _value(self, name: str, well: float, sick: float) -> float:
-        if self.sick_since is None:
-            return well
-        return sick * (time.monotonic() - self.sick_since if _COUNTER.match(name) else 1)
+        return "".join(f"{name} {values[self.sick]}\n" for name, values in series)
 
     async def answer(self, request: web.Request) -> web.Response:
-        if self.sick_since is not None and not all(self.faults.values()):
+        if self.sick and not all(self.faults.values()):
             return web.Response(status=503)
         return web.Response(text=self.text())
 

@@ -43,11 +43,16 @@ class Batch:
         self._noise = noise
         self._random = Random(seed)
 
-    def run(self, steps: int, chance: float, *, offered: float = 1.0) -> tuple[float, list[list[int]]]:
+    def run(
+        self, steps: int, chance: float, *, offered: float = 1.0, stacked: bool = False
+    ) -> tuple[float, list[list[int]]]:
         """Tokens a second and every step's draft lengths; a row has a proposal in the share `offered` of its steps."""
         tokens, spent, plans = 0, 0.0, []
         for _ in range(steps):
-            offers = [Offer(name, MAX_DRAFT if self._random.random() < offered else 0) for name in self._names]
+            lengths_offered = [MAX_DRAFT if self._random.random() < offered else 0 for _ in self._names]
+            offers = [
+                Offer(name, length, stacked=stacked) for name, length in zip(self._names, lengths_offered, strict=True)
+            ]
             lengths = self.controller.plan(offers)
             verdicts = [
                 Verdict(name, length, self._accepted(length, chance))
@@ -112,6 +117,30 @@ def test_nothing_is_drafted_where_verifying_costs_as_much_as_decoding() -> None:
     rate, plans = batch.run(1000, chance=0.9)
     assert mean(plans) < 0.05
     assert rate > 0.97 * without_drafts(1, batch.seconds)
+
+
+def test_a_stacked_row_drafts_only_what_also_pays_for_leaving_the_stack() -> None:
+    def planned(accepted: int, *, stacked: bool) -> int:
+        controller, rows = Controller(), [str(i) for i in range(4)]
+        for _ in range(100):
+            controller.observe(StepMeasure([Verdict(row, 2, accepted) for row in rows], 0.08 + 0.007 * 8))
+            controller.observe(StepMeasure([Verdict(row, 0, 0) for row in rows], 0.08))
+        return sum(controller.plan([Offer(row, MAX_DRAFT, stacked=stacked) for row in rows]))
+
+    half, all_of_them = 1, 2
+    # One row may have a probe.
+    assert planned(half, stacked=False) > 2 >= planned(half, stacked=True)
+    assert planned(all_of_them, stacked=True) > 8
+
+
+def test_probes_of_stacked_rows_cost_no_more_time_than_others() -> None:
+    probes = []
+    for stacked in (False, True):
+        batch = Batch(8, measured(EIGHT))
+        batch.run(50, chance=0.0, stacked=stacked)
+        _, plans = batch.run(1000, chance=0.0, stacked=stacked)
+        probes.append(sum(any(lengths) for lengths in plans))
+    assert 0 < probes[1] < probes[0] / 2
 
 
 def test_drafts_come_back_when_the_text_begins_to_repeat() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import mlx_lm.utils
@@ -43,7 +43,7 @@ class AlwaysTheModel(Drafting):
     def __init__(self, model: RaggedModel, vocabulary: int = VOCABULARY) -> None:
         super().__init__(enabled=True, clock=time.perf_counter, model=DraftModel(model, vocabulary))
 
-    def _plan(self, row_ids: Sequence[str]) -> None:
+    def _plan(self, row_ids: Sequence[str], stacked: Collection[str]) -> None:
         for drafter in self._drafters.values():
             drafter.planned, drafter.method = MAX_MODEL_DRAFT, DraftMethod.DRAFT_MODEL
 

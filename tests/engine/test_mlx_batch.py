@@ -6,7 +6,7 @@ import functools
 import json
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ LIMITS = Limits(max_running=4, max_waiting=64, context_tokens=400)
 class EagerDrafting(Drafting):
     """Drafts at every chance, whether it pays or not."""
 
-    def _plan(self, row_ids: Sequence[str]) -> None:
+    def _plan(self, row_ids: Sequence[str], stacked: Collection[str]) -> None:
         for row_id, drafter in self._drafters.items():
             drafter.planned, drafter.method = MAX_DRAFT, self._offer(row_id).method
 
