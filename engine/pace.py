@@ -3,7 +3,7 @@
 Pure; step times are told. While nothing decodes a chunk may be as large as is allowed. Beside streams, a step may
 take as long as the target between two tokens, or `STRETCH` times what the streams' own step takes, whichever is
 longer. A pause is shared by those who wait for a first token: with as many rows in prefill as in decode it may be
-three times as long, for the sake of the whole batch's throughput: rows that begin late end late, in a batch that the
+five times as long, for the sake of the whole batch's throughput: rows that begin late end late, in a batch that the
 others have left.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STRETCH = 2.0
-OF_WAITING = 2.0
+STRETCH = 2.1
+OF_WAITING = 4.0
 """How much a row that waits for its first token counts against one whose next token waits."""
 MIN_CHUNK = 8
 LOOK_EVERY = 16
