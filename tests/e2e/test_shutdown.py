@@ -77,19 +77,23 @@ def test_a_tree_comes_up_again_after_its_watchdog_was_killed(tree: RunningTree) 
     assert tree.until_ready(2).epoch == 2
 
 
-def test_a_second_signal_hastens_a_tree_whose_child_does_not_end(serve_tree: ServeTree) -> None:
+async def test_a_second_signal_hastens_a_tree_that_waits_for_its_streams(serve_tree: ServeTree) -> None:
+    patient = SIMULATED.replace("[server]", "[server]\ndrain_deadline_s = 600")
+    tree = serve_tree(patient + "[engine.simulated]\nstep_s = 0.05\n")
+    pids = tree.pids()
+    chat = Chat(tree.api, chat_body("Go on.", max_tokens=4000, stream=True))
+    async with aiohttp.ClientSession() as http:
+        answer = asyncio.create_task(chat.run(http))
+        await chat.until(3)
+        tree.process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(tree.until, lambda status: status.service.state == "stopping")
+        assert await asyncio.to_thread(tree.stop, signal.SIGTERM) == 0
+        answer.cancel()
+    assert all(map(gone, pids))
+
+
+def test_a_frozen_child_is_not_waited_for(serve_tree: ServeTree) -> None:
     tree = serve_tree(SIMULATED + "stop_deadline_s = 600")
-    pid = tree.client.status().service.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    tree.process.send_signal(signal.SIGTERM)
-    tree.until(lambda status: status.service.state == "stopping")
-    assert tree.stop(signal.SIGTERM) == 0
-    assert gone(pid)
-
-
-def test_a_child_that_does_not_end_is_killed_after_its_deadline(serve_tree: ServeTree) -> None:
-    tree = serve_tree(SIMULATED + "stop_deadline_s = 0.1")
     pid = tree.engine().pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
