@@ -124,7 +124,13 @@ class Batch(Protocol):
         """Wait for the oldest steps under way until only `leave` are; the tokens they drew, for rows still here."""
 
     def remove(self, row_id: str) -> None:
-        """Free a row's state, or forget an expected one. Only between two steps."""
+        """Free a row's state once it is settled, or forget an expected one. Only between two steps."""
+
+    def settle(self) -> None:
+        """Keep what was computed and free what has ended, which may wait until tokens have been handed out.
+
+        Between two steps, before anything is asked about room or about what is kept.
+        """
 
     def reclaim(self, level: int) -> int:
         """Do what `protocol.Reclaim` says of KV and the pool; returns the bytes freed. Nothing may be under way."""

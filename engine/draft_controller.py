@@ -10,7 +10,7 @@ from .draft_costs import Acceptance, StepCost
 from .protocol import DraftMethod
 from .speculative import MAX_DRAFT, Offer, StepMeasure, Verdict
 
-PROBE_SHARE = 0.02
+PROBE_SHARE = 0.01
 """Share of the time that drafts may cost which are not expected to pay, but would tell that a text has changed."""
 
 PROBE_TOKENS = 2

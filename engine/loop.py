@@ -141,6 +141,7 @@ class EngineLoop:
     def _reclaim(self, owner: Owner, level: int) -> None:
         """What is under way ends first, so that the readings before and after are true."""
         self._collect(leave=0)
+        self._flush()
         self._begins_prompts = self._begins_prompts and level < NO_PREFILLS_LEVEL if level else True
         freed = self._batch.reclaim(level)
         self._meter.read_memory()
@@ -182,6 +183,7 @@ class EngineLoop:
             if self._under_way:
                 # What it draws must be known before its row can wait, and may end rows.
                 self._collect(leave=0)
+                self._flush()
                 continue
             victim = self._scheduler.victim()
             if victim is None:
@@ -265,6 +267,8 @@ class EngineLoop:
     def _flush(self) -> None:
         self._link.send(self._outbox)
         self._outbox = []
+        # What others will find in the prefix cache is copied while the tokens are on their way.
+        self._batch.settle()
         self._link.reading = self._meter.reading(self._tokens_under_way)
 
 

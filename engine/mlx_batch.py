@@ -73,6 +73,8 @@ class MlxBatch:
         self._expected: dict[str, ExpectedRow] = {}
         self._rows: dict[str, BatchRow] = {}
         self._under_way: deque[Launch] = deque()
+        self._unsettled: list[BatchRow] = []
+        """Rows that drew or were removed since the prefix cache was last told."""
         self._samplers = SamplerCache()
 
     @property
@@ -167,6 +169,7 @@ class MlxBatch:
         assert not self._under_way, "a step is under way"
         row = self._rows[row_id]
         self.remove(row_id)
+        self.settle()
         self.expect(replace(row.spec, emitted=row.tokens[len(row.spec.prompt) :]))
         return len(row.tokens)
 
@@ -184,12 +187,21 @@ class MlxBatch:
         row = self._rows.pop(row_id)
         row.removed = True
         self._drafting.remove(row_id)
-        self._model.release(row.state)
-        if self._prefixes is not None and row.lease is not None:
-            self._prefixes.end(row.lease, row.state, row.tokens)
+        self._unsettled.append(row)
+
+    def settle(self) -> None:
+        unsettled, self._unsettled = self._unsettled, []
+        # One that drew and was then removed is there twice.
+        for row in dict.fromkeys(unsettled):
+            if row.removed:
+                self._model.release(row.state)
+            if self._prefixes is not None and row.lease is not None:
+                tell = self._prefixes.end if row.removed else self._prefixes.advance
+                tell(row.lease, row.state, row.tokens)
 
     def reclaim(self, level: int) -> int:
         assert not self._under_way, "a step is under way"
+        assert not self._unsettled, "rows are not settled"
         before = mlx_memory.held()
         if self._prefixes is not None and level == 0:
             self._prefixes.restore()
@@ -204,7 +216,7 @@ class MlxBatch:
         self._drafting.allowed = allowed
 
     def check_integrity(self) -> None:
-        assert not self._rows and not self._expected, "rows are left behind"
+        assert not self._rows and not self._expected and not self._unsettled, "rows are left behind"
         if self._prefixes is not None:
             self._prefixes.check_integrity()
 
@@ -300,8 +312,7 @@ class MlxBatch:
             for token in tokens:
                 row.matcher.advance(token)
         self._drafting.extend(row.spec.id, tokens)
-        if self._prefixes is not None and row.lease is not None:
-            self._prefixes.advance(row.lease, row.state, row.tokens)
+        self._unsettled.append(row)
         logprobs = [logprob for _, logprob in kept if logprob is not None]
         failure = row.matcher.failure if row.matcher is not None else None
         draft = drawing.draft

@@ -8,6 +8,7 @@ that of the row alone.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,17 @@ from typing import Any
 
 import mlx.core as mx
 import mlx_lm.models.base as mlx_lm_base
+import numpy as np
 from mlx_lm.models.cache import KVCache, QuantizedKVCache
 
 from .kv_arrays import KVArray, Quantization, SharedPart, tail_of
 
 _row_attention: Callable[..., mx.array] = mlx_lm_base.scaled_dot_product_attention
+_LOG2_E = math.log2(math.e)
+_FEW_SCORES = 8192
+"""Up to so many, one operation is faster than several."""
+_MANY_SCORES = 131072
+"""From so many on, it is worth it to wait for them."""
 
 
 class PrefixedKV(KVCache):  # type: ignore[misc]  # mlx-lm is untyped
@@ -264,12 +271,31 @@ def _split_rows(product: mx.array, rows: Sequence[_PrefixedRow]) -> list[mx.arra
     return product.split(tuple(ends[:-1]), axis=2)
 
 
+def softmax(scores: mx.array) -> mx.array:
+    """Over the last axis, in float32 inside.
+
+    MLX's `exp` is a call for each number on x86, 9.7 ns each, and over a long context that takes seven times as long as
+    the products. There a power of two takes 3.3 ns, and NumPy's `exp` 0.6; but NumPy has to wait for the scores.
+    """
+    if scores.size < _FEW_SCORES or mx.default_device().type != mx.DeviceType.cpu:
+        return mx.softmax(scores, axis=-1, precise=True)
+    exact = scores.astype(mx.float32)
+    if scores.size < _MANY_SCORES:
+        powers = mx.power(2.0, (exact - exact.max(axis=-1, keepdims=True)) * _LOG2_E)
+        return (powers / powers.sum(axis=-1, keepdims=True)).astype(scores.dtype)
+    weights = np.array(exact)
+    weights -= weights.max(axis=-1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return mx.array(weights).astype(scores.dtype)
+
+
 def _softmax_over(pieces: list[mx.array]) -> list[mx.array]:
     """One softmax over the concatenated last axes, cut up again."""
     if len(pieces) == 1:
-        return [mx.softmax(pieces[0], axis=-1, precise=True)]
+        return [softmax(pieces[0])]
     ends = list(accumulate(piece.shape[-1] for piece in pieces))
-    return mx.softmax(mx.concatenate(pieces, axis=-1), axis=-1, precise=True).split(tuple(ends[:-1]), axis=-1)
+    return softmax(mx.concatenate(pieces, axis=-1)).split(tuple(ends[:-1]), axis=-1)
 
 
 def hook_attention() -> None:

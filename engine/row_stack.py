@@ -19,7 +19,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from .ragged_attention import PassKV, RaggedKV, RaggedMask, whole_kv
+from .ragged_attention import PassKV, RaggedKV, RaggedMask, softmax, whole_kv
 from .row_state import RowState
 
 MAX_TOKENS = 384
@@ -235,7 +235,7 @@ class StackedKV(PassKV):
         if sinks is not None:
             of_heads = sinks.astype(scores.dtype).reshape(1, keys.shape[1], -1, 1)
             scores = mx.concatenate([scores, mx.repeat(of_heads, slots, axis=0)], axis=-1)
-        weights = mx.softmax(scores, axis=-1, precise=True)[..., : keys.shape[2]]
+        weights = softmax(scores)[..., : keys.shape[2]]
         return (weights @ values).reshape(slots, heads, 1, -1)
 
 

@@ -102,6 +102,9 @@ class SimulatedBatch:
         if self._expected.pop(row_id, None) is None:
             self._rows.pop(row_id).removed = True
 
+    def settle(self) -> None:
+        """Nothing waits."""
+
     def reclaim(self, level: int) -> int:
         return 0
 

@@ -7,13 +7,14 @@ from itertools import accumulate
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.engine.kv_arrays import Prefix
 from stoker.engine.ragged import Mode, RaggedModel
-from stoker.engine.ragged_attention import hook_attention
+from stoker.engine.ragged_attention import hook_attention, softmax
 from stoker.engine.row_state import kv_leaves
 
 from .model_families import FAMILIES, VOCABULARY, Family, build
@@ -142,3 +143,15 @@ def test_pieces_joined_are_the_whole() -> None:
     for one, other in zip(whole.layers, joined.layers, strict=True):
         assert mx.array_equal(one.keys.dense(), other.keys.dense()).item()
         assert mx.array_equal(one.values.dense(), other.values.dense()).item()
+
+
+@pytest.mark.parametrize("columns", [3, 3000, 60_000], ids=["few", "more", "many"])
+def test_a_softmax_of_any_size_is_exact(columns: int) -> None:
+    scores = mx.random.normal((1, 2, 3, columns), key=mx.random.key(columns)) * 4
+    scores = mx.where(mx.arange(columns) % 7 == 6, -mx.inf, scores)
+    exact = np.exp(np.array(scores, dtype=np.float64))
+    exact /= exact.sum(axis=-1, keepdims=True)
+    assert np.allclose(np.array(softmax(scores)), exact, rtol=1e-5, atol=1e-9)
+    half = softmax(scores.astype(mx.float16))
+    assert half.dtype == mx.float16
+    assert np.allclose(np.array(half), exact, rtol=0.1, atol=1e-3)
