@@ -1,4 +1,7 @@
-"""What drafts gain: the same requests with and without them, in two engines that take turns.
+"""What drafts gain: the same requests with and without them, in fresh engines that take turns.
+
+Each figure is a median over pairs of engines, since where in memory a process has its weights alone makes up to a tenth
+of its speed; of two engines that stay, one would be ahead for all turns.
 
 The demo model is too small to follow "repeat this code" from its own first word on. So its answer has begun: the prompt
 asks for the code, and ends within the code's first lines. How much of what follows really is the code is a figure too.
@@ -7,22 +10,19 @@ asks for the code, and ends within the code's first lines. How much of what foll
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
+import operator
 import statistics
 import tempfile
-from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from stoker.config import Engine
-from stoker.engine.blas import preload_environment
 from stoker.engine.speculative import common_prefix
-from tests.bench.one_engine import Bench, Clocked, Figures, prompt_of
-from tests.engine.processes import running_engine
+from tests.bench.one_engine import Bench, Figures, with_engine
 
-TURNS = 3
+TURNS = 6
 _CODE = '''class {0}:
     """{1} that belongs to one {2}."""
 
@@ -78,21 +78,23 @@ async def _repeated_code(model: Path) -> Figures:
     codes = [_CODE.format(*names) for names in _NAMES]
     wholes = [_ids(tokenizer, _asked(code) + code) for code in codes]
     prompts = [_ids(tokenizer, _asked(code) + _lead(code)) for code in codes]
-    async with _engines(model) as (on, off):
-        figures = await _gains("repeated code", on, off, prompts, _REPEATED_TOKENS)
-        said = [await on.said(prompt, _REPEATED_TOKENS, _END_OF_TURN) for prompt in prompts]
-    right = [
-        common_prefix(whole[len(prompt) :], tokens) / (len(whole) - len(prompt))
-        for whole, prompt, tokens in zip(wholes, prompts, said, strict=True)
-    ]
-    return {**figures, "repeated code: share that is repeated without a fault": statistics.mean(right)}
+    figures = await _gains("repeated code", model, prompts, _REPEATED_TOKENS)
+
+    async def repeat(bench: Bench) -> Figures:
+        right = []
+        for whole, prompt in zip(wholes, prompts, strict=True):
+            tokens = await bench.said(prompt, _REPEATED_TOKENS, _END_OF_TURN)
+            right.append(common_prefix(whole[len(prompt) :], tokens) / (len(whole) - len(prompt)))
+        return {"repeated code: share that is repeated without a fault": statistics.mean(right)}
+
+    with tempfile.TemporaryDirectory() as folder:
+        return figures | await with_engine(Path(folder), model, Engine(), repeat)
 
 
 async def _prose(model: Path) -> Figures:
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     prompts = [_ids(tokenizer, _chat(f"Write a story about {topic}.")) for topic in _TOPICS]
-    async with _engines(model) as (on, off):
-        return await _gains("prose", on, off, prompts, 160)
+    return await _gains("prose", model, prompts, 160)
 
 
 def repeated_code(model: Path) -> Figures:
@@ -105,35 +107,25 @@ def prose(model: Path) -> Figures:
     return asyncio.run(_prose(model))
 
 
-async def _gains(what: str, on: Bench, off: Bench, prompts: list[list[int]], max_tokens: int) -> Figures:
+async def _gains(what: str, model: Path, prompts: list[list[int]], max_tokens: int) -> Figures:
+    rates: dict[str, list[Figures]] = {"auto": [], "off": []}
+    for turn in range(TURNS):
+        use = partial(_rates, asked=[prompts[turn : turn + 1], prompts], max_tokens=max_tokens)
+        engines = [Engine(speculation="auto"), Engine(speculation="off")]
+        for engine in engines if turn % 2 else reversed(engines):
+            with tempfile.TemporaryDirectory() as folder:
+                rates[engine.speculation].append(await with_engine(Path(folder), model, engine, use))
     figures: Figures = {}
-    for count in (1, 8):
-        pairs = []
-        for turn in range(TURNS):
-            asked = prompts if count > 1 else prompts[turn : turn + 1]
-            without = await off.decode_rate(asked, max_tokens, _END_OF_TURN)
-            pairs.append((await on.decode_rate(asked, max_tokens, _END_OF_TURN), without))
-        figures[f"{what}, {count} at once: tokens/s without drafts"] = statistics.median(off for _, off in pairs)
-        figures[f"{what}, {count} at once: tokens/s"] = statistics.median(on for on, _ in pairs)
-        figures[f"{what}, {count} at once: gain"] = statistics.median(on / off for on, off in pairs)
+    for count in ("1", str(len(prompts))):
+        on, off = ([of_engine[count] for of_engine in rates[speculation]] for speculation in ("auto", "off"))
+        figures[f"{what}, {count} at once: tokens/s without drafts"] = statistics.median(off)
+        figures[f"{what}, {count} at once: tokens/s"] = statistics.median(on)
+        figures[f"{what}, {count} at once: gain"] = statistics.median(map(operator.truediv, on, off))
     return figures
 
 
-@contextlib.asynccontextmanager
-async def _engines(model: Path) -> AsyncIterator[tuple[Bench, Bench]]:
-    """One that drafts and one that does not; each is idle while the other works."""
-    os.environ.update(preload_environment(os.environ))
-    async with contextlib.AsyncExitStack() as stack:
-        benches = []
-        for speculation in ("auto", "off"):
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            heard = Clocked()
-            engine = Engine(speculation=speculation)
-            process = await stack.enter_async_context(running_engine(folder, engine, model, heard=heard))
-            bench = Bench(process, heard)
-            await bench.tokens_per_second([prompt_of(-1, 20)], 4)
-            benches.append(bench)
-        yield benches[0], benches[1]
+async def _rates(bench: Bench, asked: list[list[list[int]]], max_tokens: int) -> Figures:
+    return {str(len(prompts)): await bench.decode_rate(prompts, max_tokens, _END_OF_TURN) for prompts in asked}
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
