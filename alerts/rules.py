@@ -20,9 +20,13 @@ _PREFIXES = Group(
     (
         *(
             Recording(f"stoker:prefix_hits:ratio_rate{window}", f"{_HITS} / {_TOKENS}".format(window=window))
-            for window in ("30m", "1d")
+            for window in ("5m", "1d")
         ),
-        Recording("stoker:prefix_tokens:increase30m", "sum(increase(stoker_prefix_cache_tokens_total[30m]))"),
+        Recording("stoker:prefix_tokens:increase5m", "sum(increase(stoker_prefix_cache_tokens_total[5m]))"),
+        Recording(
+            "stoker:prefix_losses:increase5m",
+            'sum(increase(stoker_prefix_cache_misses_total{reason=~"diverged|evicted"}[5m]))',
+        ),
     ),
 )
 

@@ -108,7 +108,6 @@ MEMORY = (
         "Memory is held that nobody can use; long prompts are refused sooner.",
         "Stoker gives it back. If it returns every hour, lower `engine.cache_limit_bytes`.",
         "stoker-memory",
-        lasting="10m",
     ),
     Alert(
         "StokerSwapGrowing",
@@ -159,12 +158,13 @@ LOAD = (
     Alert(
         "StokerPrefixHitCollapse",
         _WARNING,
-        "stoker:prefix_hits:ratio_rate30m < 0.5 * stoker:prefix_hits:ratio_rate1d "
-        "and stoker:prefix_hits:ratio_rate1d > 0.2 and stoker:prefix_tokens:increase30m > 20000",
+        "stoker:prefix_hits:ratio_rate5m < 0.5 * stoker:prefix_hits:ratio_rate1d "
+        "and stoker:prefix_hits:ratio_rate1d > 0.2 and stoker:prefix_tokens:increase5m > 20000 "
+        # New work finds nothing either; what is lost had been there.
+        "and stoker:prefix_losses:increase5m > 4.5",
         "Agents wait for whole prompts again: the prefix cache finds less than half of what it did.",
         "`stoker status --trace last` names the message that diverged; a client's changing header is the usual cause.",
         "stoker-memory",
-        lasting="10m",
     ),
 )
 TELLING = (

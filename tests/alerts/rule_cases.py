@@ -119,7 +119,12 @@ WATCHDOG = 'up{job="stoker-watchdog"}'
 LEAKS = 'stoker_detector_firing{detector="leak"}'
 HOT = 'stoker_detector_firing{detector="thermal"}'
 HITS = 'stoker_prefix_cache_tokens_total{outcome="hit",tier="ram"}'
-MISSES = 'stoker_prefix_cache_tokens_total{outcome="miss",tier="ram"}'
+MISSES = 'stoker_prefix_cache_tokens_total{outcome="miss",tier=""}'
+LOSSES = 'stoker_prefix_cache_misses_total{reason="diverged"}'
+COLLAPSE = {
+    HITS: counter((9000, 300), (0, 60), (9000, 60)),
+    MISSES: counter((1000, 300), (10_000, 60), (1000, 60)),
+}
 
 
 def _up(alert: str, series: str) -> Case:
@@ -203,11 +208,12 @@ SYMPTOMS = (
     ),
     Case(
         "StokerPrefixHitCollapse",
-        {HITS: counter((900, 300), (0, 60), (900, 60)), MISSES: counter((100, 300), (1000, 60), (100, 60))},
+        COLLAPSE | {LOSSES: counter((0, 300), (2, 60), (0, 60))},
         350,
         250,
         410,
-        {HITS: counter((900, 300), (700, 60)), MISSES: counter((100, 300), (300, 60))},
+        # New work.
+        COLLAPSE | {'stoker_prefix_cache_misses_total{reason="cold"}': counter((0, 300), (2, 60), (0, 60))},
         every_s=60,
     ),
     _once("StokerSpansDropped", "stoker_spans_dropped_total", 60),

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from tests.alerts.faults import ORDINARY, frozen_engine, kill_again_and_again, scraped_at
 from tests.alerts.notifying import notifying
 from tests.alerts.receivers import Receiver, receiving
-from tests.bench.shown_faults import ROUNDS, Round, showing
+from tests.bench.shown_faults import ROUNDS, STAGE_S, STANDING_S, Round, showing
 from tests.e2e.running import SIMULATED, RunningTree
 
 DEADLINE_S = 150.0
@@ -112,12 +112,18 @@ async def _round(folder: Path, faults: Round) -> None:
         with contextlib.ExitStack() as stack:
             # Starting waits for scrapes, which this loop answers.
             await asyncio.to_thread(stack.enter_context, notifying(folder, shown.targets, _hooks(receiver)))
+            while shown.stage < shown.last_stage - 1:
+                shown.stage += 1
+                await asyncio.sleep(STAGE_S)
             began = time.monotonic()
-            shown.sick = True
+            shown.stage = shown.last_stage
 
             async def time_one(name: str) -> None:
                 await _told(name, receiver)
-                print(f"{name}: told after {time.monotonic() - began:.1f} s", flush=True)
+                took = time.monotonic() - began
+                standing = STANDING_S.get(name, 0.0)
+                since = f", {took - standing:.1f} s after it had stood for {standing:.0f} s" if standing else ""
+                print(f"{name}: told after {took:.1f} s{since}", flush=True)
 
             await asyncio.gather(*map(time_one, faults))
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-Fault = Mapping[str, tuple[float, float]]
-"""Series: their values while all is well, and while it is not. None: no answer."""
+Fault = Mapping[str, tuple[float, ...]]
+"""Series: their values at each stage, the last of which is the fault. None: no answer."""
 Round = Mapping[str, Fault]
 """Faults by alert, none of which is another's cause."""
 
@@ -22,6 +22,11 @@ def _detector(name: str) -> Fault:
 def _counted(counter: str, labels: str, count: float = 1) -> Fault:
     return {f"{counter}_total{{{labels}}}": (0, count)}
 
+
+STANDING_S = {"StokerSheddingForLong": 300.0}
+"""For how long that must have stood of which an alert says that it has stood for long."""
+STAGE_S = 330.0
+"""After a stage before the last: what came before is out of every window of five minutes then."""
 
 ROUNDS: tuple[Round, ...] = (
     {
@@ -50,6 +55,13 @@ ROUNDS: tuple[Round, ...] = (
         },
     },
     {"StokerSheddingForLong": {"stoker_shed_level": (0, 1)}},
+    {
+        "StokerPrefixHitCollapse": {
+            'stoker_prefix_cache_tokens_total{outcome="hit",tier="ram"}': (0, 90_000, 90_000),
+            'stoker_prefix_cache_tokens_total{outcome="miss",tier=""}': (0, 10_000, 70_000),
+            'stoker_prefix_cache_misses_total{reason="diverged"}': (0, 0, 6),
+        }
+    },
     {"StokerRestartLoop": _counted("stoker_engine_restarts", 'reason="killed"', 4)},
     {"StokerDown": {}},
 )
@@ -62,15 +74,19 @@ class Exporter:
     faults: Round
     targets: list[tuple[str, str]]
     """The job of whoever shows all this, and its `host:port`."""
-    sick: bool = False
+    stage: int = 0
+
+    @property
+    def last_stage(self) -> int:
+        return max((len(values) - 1 for fault in self.faults.values() for values in fault.values()), default=1)
 
     def text(self) -> str:
         """In Prometheus' text format."""
         series = (each for fault in self.faults.values() for each in fault.items())
-        return "".join(f"{name} {values[self.sick]}\n" for name, values in series)
+        return "".join(f"{name} {values[self.stage]}\n" for name, values in series)
 
     async def answer(self, request: web.Request) -> web.Response:
-        if self.sick and not all(self.faults.values()):
+        if self.stage == self.last_stage and not all(self.faults.values()):
             return web.Response(status=503)
         return web.Response(text=self.text())
 
