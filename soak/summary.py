@@ -188,12 +188,13 @@ def explained(intervals: Iterable[Interval], acts: Sequence[Act]) -> tuple[Expla
 
 def _explanation(incident: IncidentSeen, acts: Sequence[Act]) -> str | None:
     # A moment is allowed for: the act is written down by another process than the incident.
-    found = (
+    found = [
         act.kind
         for act in acts
         if incident.kind in EXPECTS[act.kind] and act.at - 2.0 <= incident.opened_at <= _explains_until(act)
-    )
-    return next(found, None)
+    ]
+    # They are in the order of time, and each explains what comes for a while: the last one is nearest.
+    return found[-1] if found else None
 
 
 def _explains_until(act: Act) -> float:

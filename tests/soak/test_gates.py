@@ -76,6 +76,14 @@ def test_chaos_explains_only_what_it_causes() -> None:
     assert failing(intervals) == {"incidents"}
 
 
+def test_of_several_acts_the_last_one_explains() -> None:
+    at = BEGAN + 5 * LENGTH_S
+    stop = msgspec.structs.replace(kill(at + 150.0), kind="stop")
+    intervals = changed(hours(2), 5, deaths=2, acts=(kill(at), stop), incidents=(death(at + 1.0), death(at + 160.0)))
+    summary = judged(Run("r", BEGAN, PLAN), intervals).summary
+    assert [incident.by for incident in summary.incidents] == ["kill", "stop"]
+
+
 def test_a_tree_that_is_down_for_a_minute_of_two_hours_was_not_up() -> None:
     assert failing(changed(hours(2), 9, spells=(Spell(BEGAN + 540.0, BEGAN + 600.0, "down"),))) == {"uptime"}
 
