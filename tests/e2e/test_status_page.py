@@ -16,6 +16,8 @@ from tests.e2e.browsing import PATIENCE_MS, axe_violations, chromium, paint_and_
 from tests.e2e.conftest import ServeTree
 from tests.e2e.running import SIMULATED, RunningTree, stoker
 
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 SLOW_START = SIMULATED + "[engine.simulated]\nload_s = 2.0\nstep_s = 0.02\n"
 
 
@@ -142,10 +144,8 @@ def test_a_service_that_is_gone_is_told_and_what_is_shown_is_dated(serve_tree: S
     title(page, "Up")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read_and_reached(
-    looked_at: RunningTree, page: Page, scheme: Literal["light", "dark"]
-) -> None:
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_everything_can_be_read_and_reached(looked_at: RunningTree, page: Page, scheme: Scheme) -> None:
     page.emulate_media(color_scheme=scheme)
     page.goto(looked_at.api)
     title(page, "Up")
@@ -154,6 +154,18 @@ def test_everything_can_be_read_and_reached(
     assert axe_violations(page) == []
     page.get_by_role("button", name="Operate").click()
     assert axe_violations(page) == []
+
+
+def test_what_is_shown_of_a_service_that_is_gone_can_be_read_too(serve_tree: ServeTree, page: Page) -> None:
+    tree = serve_tree()
+    page.goto(tree.api)
+    title(page, "Up")
+    page.route("**/page/events", lambda route: route.abort())
+    os.kill(tree.client.status().service.pid or 0, signal.SIGKILL)
+    title(page, "No answer")
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        assert axe_violations(page) == []
 
 
 def test_it_fits_a_phone(looked_at: RunningTree, page: Page) -> None:
