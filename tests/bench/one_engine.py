@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stoker.config import Engine
 from stoker.engine.blas import preload_environment
-from stoker.engine.protocol import Finished, RequestEvent, Sampling, Submit, Tokens
+from stoker.engine.protocol import Finished, RequestEvent, Sampling, Submit, Tighten, Tokens
 from tests.engine.processes import EngineUnderTest, Recorder, running_engine
 
 Figures = dict[str, float]
@@ -50,6 +50,10 @@ class Bench:
     def cancel(self, *names: str) -> None:
         for name in names:
             self._engine.client.cancel(name)
+
+    def allow_drafts(self, allowed: bool) -> None:
+        """From the next step on."""
+        self._engine.client.tighten(Tighten(speculate=allowed))
 
     async def ended(self, *names: str) -> None:
         await self._heard.until(
