@@ -69,7 +69,7 @@ class Engine(Section):
     """Prompt tokens computed in one step while nothing else runs."""
     target_inter_token_ms: Count = 100
     """Prompts are computed beside running streams in pieces that keep the time between two tokens about this, or at
-    about twice what the streams take by themselves, whichever is longer."""
+    nearly three times what the streams take by themselves, whichever is longer."""
     speculation: Literal["auto", "off"] = "auto"
     """Drafts from the row's own text, verified in the batch; `auto` drafts where it pays. Never changes an output."""
     draft_model: str | None = None

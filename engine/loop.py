@@ -216,7 +216,8 @@ class EngineLoop:
         prompt_tokens = sum(chunk.count for _, chunk in step.pieces if not chunk.decodes)
         decoding = sum(chunk.decodes for _, chunk in step.pieces)
         attended = sum(chunk.attended for _, chunk in step.pieces)
-        self._pace.observe(seconds, StepLoad(decoding, prompt_tokens, attended))
+        behind = sum(chunk.start for _, chunk in step.pieces if not chunk.decodes)
+        self._pace.observe(seconds, StepLoad(decoding, prompt_tokens, attended, behind))
         if not prompt_tokens:
             ids = {chunk.id for _, chunk in step.pieces}
             tokens = sum(len(sampled.tokens) for sampled in drawn if sampled.id in ids)

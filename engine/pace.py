@@ -14,18 +14,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STRETCH = 2.1
+STRETCH = 2.8
+LEAST_WORK = 0.6
+"""A chunk may take at least so much of what its step takes without it: behind a very long prompt smaller ones would
+cost the streams even more, since each of them reads all of its KV anew."""
 OF_WAITING = 4.0
 """How much a row that waits for its first token counts against one whose next token waits."""
 MIN_CHUNK = 8
 LOOK_EVERY = 16
-"""One in so many steps beside a long prompt computes `MIN_CHUNK` of it, to see what the streams cost by themselves:
-chunks that are all alike do not tell, and streams that seem dearer than they are get longer pauses."""
+LOOK_TOKENS = 4
+"""One in so many steps beside a long prompt computes so few of its tokens, less than any other, to see what is theirs
+and what the streams' and the whole prompt's: chunks that are all alike do not tell, and what seems dearer than it is
+gets longer pauses, or the smallest chunks for ever."""
 
-_FIRST_COSTS = (0.045, 0.005, 0.003, 0.002)
-"""Seconds of a step, of each stream in it, of each prompt token in it and of each thousand tokens that all of these
-attend to, before any was measured (CPU, demo model)."""
-_TYPICAL = np.array([1.0, 8.0, 64.0, 64.0])
+_FIRST_COSTS = (0.045, 0.005, 0.003, 0.001, 0.015)
+"""Seconds of a step, of each stream in it, of each prompt token in it, of each thousand tokens that all of these
+attend to and of each thousand that lie behind its prompt tokens, before any was measured (CPU, demo model)."""
+_TYPICAL = np.array([1.0, 8.0, 64.0, 64.0, 2.0])
 """How many of each a step has: what a whole step's time is compared with when it tells about one of them."""
 _LEAST_S = 1e-6
 _DRIFT = 0.02
@@ -42,11 +47,13 @@ class StepLoad:
     prompt_tokens: int
     attended: int
     """How many tokens each of all these tokens attends to, summed up."""
+    behind: int
+    """How many tokens of these prompts were computed before: their KV is read once, for however many new tokens."""
 
     @property
     def parts(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """What `_StepCost` has a price for."""
-        return np.array([1.0, self.decoding, self.prompt_tokens, self.attended / 1000])
+        return np.array([1.0, self.decoding, self.prompt_tokens, self.attended / 1000, self.behind / 1000])
 
 
 class PrefillPace:
@@ -64,12 +71,14 @@ class PrefillPace:
         if not decoding:
             return self._max_chunk
         if len(prefilling) == 1 and self._steps_beside % LOOK_EVERY == LOOK_EVERY - 1:
-            return MIN_CHUNK
-        own_s = self._cost.seconds(StepLoad(len(decoding), 0, sum(decoding)))
+            return LOOK_TOKENS
+        longest = max(prefilling, default=0)
+        own_s = self._cost.seconds(StepLoad(len(decoding), 0, sum(decoding), behind=0))
+        without_s = self._cost.seconds(StepLoad(len(decoding), 0, sum(decoding), longest))
         waiting = OF_WAITING * max(0, len(prefilling) - 1) / len(decoding)
         pause = max(self._target_s, STRETCH * own_s) * (1 + waiting)
-        token_s = self._cost.prompt_token_s(behind=max(prefilling, default=0))
-        return max(MIN_CHUNK, min(self._max_chunk, int((pause - own_s) / token_s)))
+        work_s = max(pause - without_s, LEAST_WORK * without_s)
+        return max(MIN_CHUNK, min(self._max_chunk, int(work_s / self._cost.prompt_token_s(longest))))
 
     def observe(self, seconds: float, load: StepLoad) -> None:
         """A step took so long."""
@@ -79,12 +88,12 @@ class PrefillPace:
 
 
 class _StepCost:
-    """Seconds of a step as a sum: its own, those of each stream, of each prompt token and of what all of them attend
-    to (a Kalman filter).
+    """Seconds of a step as a sum: its own, those of each stream, of each prompt token, of what all of them attend to,
+    and of what is read for prompts that are already long (a Kalman filter).
 
-    All four are learned together from every step. Taken apart, with the streams' part known only from steps without
+    All five are learned together from every step. Taken apart, with the streams' part known only from steps without
     prompts, a burst of arrivals has no such steps, their part is counted among the tokens', chunks shrink, and the
-    fewer tokens then seem to cost even more. Without the last part, a long prompt whose tokens become dearer seems to
+    fewer tokens then seem to cost even more. Without the last two, a long prompt whose tokens become dearer seems to
     be streams and steps that do, and the pauses that these may have grow with it.
     """
 
