@@ -29,6 +29,7 @@ class Case:
     nearly: Series
     every_s: int = 15
     labels: dict[str, str] = field(default_factory=dict)
+    nearly_too: Series = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -58,8 +59,8 @@ class Case:
         ]
         sick = [self._look(at, found) for at, found in looks if at is not None]
         tests = [self._test(self.series, sick)]
-        if self.nearly:
-            tests.append(self._test(self.nearly, [self._look(self.during, [])]))
+        nearly = (series for series in (self.nearly, self.nearly_too) if series)
+        tests.extend(self._test(series, [self._look(self.during, [])]) for series in nearly)
         return self._file(rules, tests)
 
     def _file(self, rules: str, tests: list[dict[str, Any]]) -> dict[str, Any]:
@@ -215,6 +216,11 @@ SYMPTOMS = (
         # New work.
         COLLAPSE | {'stoker_prefix_cache_misses_total{reason="cold"}': counter((0, 300), (2, 60), (0, 60))},
         every_s=60,
+        nearly_too={
+            HITS: counter((9000, 300), (7000, 60)),
+            MISSES: counter((1000, 300), (3000, 60)),
+            LOSSES: counter((0, 300), (2, 60)),
+        },
     ),
     _once("StokerSpansDropped", "stoker_spans_dropped_total", 60),
     _once("StokerWebhooksDropped", 'stoker_webhook_deliveries_total{outcome="dropped"}', 240),

@@ -9,18 +9,16 @@ asks for the code, and ends within the code's first lines. How much of what foll
 
 from __future__ import annotations
 
-import asyncio
 import operator
 import statistics
-import tempfile
-from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from stoker.config import Engine
 from stoker.engine.speculative import common_prefix
-from tests.bench.one_engine import Bench, Figures, with_engine
+from tests.bench.one_engine import Bench, Figures, in_an_engine
 
 TURNS = 6
 _CODE = '''class {0}:
@@ -93,18 +91,12 @@ async def _prose(bench: Bench, tokenizer: Tokenizer) -> Figures:
 
 def repeated_code(model: Path) -> Figures:
     """Requests to repeat 200 tokens of code, alone and eight at once."""
-    return _in_an_engine(model, _repeated_code)
+    return in_an_engine(model, Engine(), partial(_repeated_code, tokenizer=_tokenizer(model)))
 
 
 def prose(model: Path) -> Figures:
     """Stories, which do not repeat, alone and eight at once."""
-    return _in_an_engine(model, _prose)
-
-
-def _in_an_engine(model: Path, use: Callable[[Bench, Tokenizer], Awaitable[Figures]]) -> Figures:
-    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-    with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(with_engine(Path(folder), model, Engine(), lambda bench: use(bench, tokenizer)))
+    return in_an_engine(model, Engine(), partial(_prose, tokenizer=_tokenizer(model)))
 
 
 async def _gains(what: str, bench: Bench, prompts: list[list[int]], max_tokens: int) -> Figures:
@@ -122,6 +114,10 @@ async def _gains(what: str, bench: Bench, prompts: list[list[int]], max_tokens: 
         figures[f"{what}, {count} at once: gain"] = statistics.median(map(operator.truediv, on, off))
     bench.allow_drafts(True)
     return figures
+
+
+def _tokenizer(model: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(model / "tokenizer.json"))
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from stoker.config import Engine
 from tests.bench import against_server, drafts
 from tests.bench.bare_loop import BareLoop
-from tests.bench.one_engine import Bench, Figures, prompt_of, with_engine
+from tests.bench.one_engine import Bench, Figures, in_an_engine, prompt_of, with_engine
 
 ENGINES = 3
 
@@ -46,7 +46,7 @@ def against_a_bare_loop(model: Path) -> Figures:
         return figures
 
     try:
-        return _in_an_engine(model, Engine(), compare)
+        return in_an_engine(model, Engine(), compare)
     finally:
         bare.close()
 
@@ -96,7 +96,7 @@ def rhythm_beside_a_prefill(model: Path) -> Figures:
             "short before long": float(bench.first_at(short) < over),
         }
 
-    return _in_an_engine(model, Engine(speculation="off"), measure)
+    return in_an_engine(model, Engine(speculation="off"), measure)
 
 
 def long_beside_short(model: Path) -> Figures:
@@ -114,16 +114,11 @@ def long_beside_short(model: Path) -> Figures:
         beside = await time_per_token([[*prompt_of(99, 3000), 5], *short[1:]])
         return {"time per token beside a long one / short ones": beside / await time_per_token(short)}
 
-    return _in_an_engine(model, Engine(speculation="off"), measure)
+    return in_an_engine(model, Engine(speculation="off"), measure)
 
 
 def _p95(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=20)[-1]
-
-
-def _in_an_engine(model: Path, engine: Engine, use: Callable[[Bench], Awaitable[Figures]]) -> Figures:
-    with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(with_engine(Path(folder), model, engine, use))
 
 
 def _usually(scenario: Callable[[Path], Figures], model: Path) -> Figures:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import random
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -110,3 +112,9 @@ async def with_engine(folder: Path, model: Path, engine: Engine, use: Callable[[
         bench = Bench(process, heard)
         await bench.tokens_per_second([prompt_of(-1, 20)], 4)
         return await use(bench)
+
+
+def in_an_engine(model: Path, engine: Engine, use: Callable[[Bench], Awaitable[Figures]]) -> Figures:
+    """The same for one that nobody goes on with, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(with_engine(Path(folder), model, engine, use))
